@@ -24,9 +24,9 @@ from aotc.config.manifest_specs import WeightsSpec
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
-from tests.conftest import manifest_of
 from tests.refusals import error_of
 from tests.running import python
+from tests.small_manifests import one_function
 from tests.waiting import until
 
 pytestmark = [pytest.mark.orbax]
@@ -278,15 +278,7 @@ def test_one_that_was_not_finished_has_no_metadata(tmp_path: Path) -> None:
     assert [file.path for file in files_of(source)] == [tmp_path / "unfinished"]
 
 
-MANIFEST = manifest_of("""
-name = "tree"
-[weights.params]
-source = "checkpoint"
-[entry_points.f]
-function = "program:f"
-bind = { params = "params" }
-inputs.x = { shape = [4], dtype = "float32" }
-""")
+MANIFEST = one_function("tree", "[4]", module="program", weights='source = "checkpoint"')
 PROGRAM = "def f(params, x):\n    return x @ params['dense']['w'] + params['dense']['b']\n"
 
 

@@ -10,16 +10,10 @@ import pytest
 
 from aotc.base.workers.worker_environment import inherited
 from aotc.pipeline.build import build
-from tests.conftest import manifest_of
+from tests.small_manifests import one_function
 
 PROGRAM = "def f(x):\n    return x * 2\n"
-MANIFEST = manifest_of("""
-name = "odd"
-[entry_points.f]
-function = "odd:f"
-inputs.x = { shape = [4], dtype = "float32" }
-fixtures.seed = 0
-""")
+MANIFEST = one_function("odd", "[4]", "fixtures.seed = 0")
 
 TALKATIVE = {
     "PYTHONINSPECT": "1",

@@ -27,8 +27,8 @@ from aotc_runtime.base.errors import Finding, TrustError
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_runtime.verification.policy_reader import parse_policy
-from tests.conftest import manifest_of
 from tests.refusals import error_of
+from tests.small_manifests import one_function
 
 # What the tests change is read when it is imported, which no provenance can record.
 PROGRAM = """
@@ -59,16 +59,9 @@ def f(params, x):
 """
 )
 
-MANIFEST = manifest_of("""
-name = "small"
-[weights.params]
-init = "small:weights"
-[entry_points.f]
-function = "small:f"
-bind = { params = "params" }
-inputs.x = { shape = [4, 3], dtype = "float32" }
-tolerance = { rtol = 1e-4, atol = 1e-5 }
-""")
+MANIFEST = one_function(
+    "small", "[4, 3]", "tolerance = { rtol = 1e-4, atol = 1e-5 }", weights='init = "small:weights"'
+)
 
 SIGNER = LocalSigner.ephemeral()
 POLICY = parse_policy(policy_text("small", [SIGNER.public_pem()]), Path(), "trust.toml")

@@ -16,18 +16,10 @@ from aotc.commands.remote_cache.remote_cache_service import share
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.verification.public_keys import load_public_key
-from tests.conftest import manifest_of
+from tests.small_manifests import one_function
 from tests.waiting import until
 
-MANIFEST = manifest_of("""
-name = "shared"
-[weights.params]
-init = "program:init"
-[entry_points.f]
-function = "program:f"
-bind = { params = "params" }
-inputs.x = { shape = [2, 8], dtype = "float32" }
-""")
+MANIFEST = one_function("shared", "[2, 8]", module="program", weights='init = "program:init"')
 PROGRAM = """
 import jax.numpy as jnp
 def init():

@@ -12,7 +12,8 @@ import pytest
 
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
-from tests.conftest import Bundle, manifest_of
+from tests.conftest import Bundle
+from tests.small_manifests import one_function
 from tests.waiting import SECONDS, started, until
 
 from .operations import operations, whole
@@ -72,13 +73,7 @@ def f(x):
     return x + 1
 """
 
-MANIFEST = manifest_of("""
-name = "tiny"
-[entry_points.f]
-function = "tiny:f"
-inputs.x = { shape = [8], dtype = "float32" }
-fixtures.seed = 0
-""")
+MANIFEST = one_function("tiny", "[8]", "fixtures.seed = 0")
 
 
 def test_killed_build_leaves_nothing_that_next_does_not_remove(tmp_path: Path) -> None:

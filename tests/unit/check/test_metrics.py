@@ -1,11 +1,13 @@
 """Metrics against scikit-learn's and against numbers calculated by hand."""
 
+from __future__ import annotations
+
+import importlib
 import math
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn import metrics as sklearn
 
 from aotc.base.errors import CaptureError
 from aotc.check.metrics import interval, metric_of
@@ -17,6 +19,12 @@ NUMBERS = RANDOM.standard_normal((200, 5))
 OTHERS = NUMBERS + RANDOM.standard_normal((200, 5))
 
 
+@pytest.fixture
+def sklearn() -> Any:
+    """scikit-learn's metrics, which are slow to import."""
+    return importlib.import_module("sklearn.metrics")
+
+
 def value(name: str, output: Any, target: Any) -> float:
     metric = metric_of(name)
     # In two batches, as a build computes it.
@@ -26,7 +34,7 @@ def value(name: str, output: Any, target: Any) -> float:
 
 
 @pytest.mark.parametrize("k", [1, 3, 6])
-def test_topk_is_that_of_sklearn(k: int) -> None:
+def test_topk_is_that_of_sklearn(sklearn: Any, k: int) -> None:
     expected = sklearn.top_k_accuracy_score(CLASSES, SCORES, k=k, labels=range(7))
     assert value(f"top{k}", SCORES, CLASSES) == pytest.approx(expected, abs=0)
 
@@ -45,14 +53,14 @@ def test_topk_of_equal_scores_is_not_flattered() -> None:
     assert value("top1", np.zeros((4, 3)), np.array([0, 1, 2, 0])) == 0.5
 
 
-def test_errors_are_those_of_sklearn() -> None:
+def test_errors_are_those_of_sklearn(sklearn: Any) -> None:
     rmse = sklearn.root_mean_squared_error(NUMBERS.ravel(), OTHERS.ravel())
     mae = sklearn.mean_absolute_error(NUMBERS, OTHERS)
     assert value("rmse", NUMBERS, OTHERS) == pytest.approx(rmse, rel=1e-12)
     assert value("mae", NUMBERS, OTHERS) == pytest.approx(mae, rel=1e-12)
 
 
-def test_perplexity_is_the_exponential_of_sklearns_log_loss() -> None:
+def test_perplexity_is_the_exponential_of_sklearns_log_loss(sklearn: Any) -> None:
     probabilities = np.exp(SCORES) / np.exp(SCORES).sum(axis=1, keepdims=True)
     expected = math.exp(sklearn.log_loss(CLASSES, probabilities, labels=range(7)))
     assert value("perplexity", SCORES, CLASSES) == pytest.approx(expected, rel=1e-12)
@@ -64,12 +72,12 @@ def test_perplexity_of_even_scores_is_the_number_of_classes() -> None:
     assert value("perplexity", np.zeros((3, 2, 8)), np.zeros((3, 2), int)) == pytest.approx(8)
 
 
-def test_cosine_is_that_of_sklearn() -> None:
+def test_cosine_is_that_of_sklearn(sklearn: Any) -> None:
     expected = np.diag(sklearn.pairwise.cosine_similarity(NUMBERS, OTHERS)).mean()
     assert value("cosine", NUMBERS, OTHERS) == pytest.approx(expected, rel=1e-12)
 
 
-def test_auc_is_that_of_sklearn_also_with_equal_scores() -> None:
+def test_auc_is_that_of_sklearn_also_with_equal_scores(sklearn: Any) -> None:
     labels = CLASSES > 3
     scores = np.round(NUMBERS[:, 0], 1)
     expected = sklearn.roc_auc_score(labels, scores)

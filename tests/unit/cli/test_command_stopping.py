@@ -19,8 +19,9 @@ import pytest
 
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.loader import bundle_sources
-from tests.conftest import Bundle, Run, manifest_of
+from tests.conftest import Bundle, Run
 from tests.running import python
+from tests.small_manifests import one_function
 from tests.waiting import SECONDS, said_at, started, until
 
 AOTC = (sys.executable, "-m", "aotc.cli.main")
@@ -42,13 +43,7 @@ def f(x):
     return x
 """
 
-MANIFEST = manifest_of("""
-name = "slow"
-[entry_points.f]
-function = "slow:f"
-inputs.x = { shape = [8, 8], dtype = "float32" }
-fixtures.seed = 0
-""")
+MANIFEST = one_function("slow", "[8, 8]", "fixtures.seed = 0")
 
 
 @pytest.fixture

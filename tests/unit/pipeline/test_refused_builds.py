@@ -6,14 +6,9 @@ import pytest
 
 from aotc.pipeline.build import build
 from aotc_runtime.base.errors import AotcError
-from tests.conftest import manifest_of
+from tests.small_manifests import one_function
 
-MANIFEST = manifest_of("""
-name = "program"
-[entry_points.f]
-function = "program:f"
-inputs.x = { shape = [4], dtype = "float32" }
-""")
+MANIFEST = one_function("program", "[4]")
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,10 @@ import pytest
 
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.digest import sha256
-from tests.conftest import Run, manifest_of
+from tests.conftest import Run
+from tests.small_manifests import one_function
 
-MANIFEST = manifest_of("""
-name = "tiny"
-[entry_points.f]
-function = "tiny:f"
-inputs.x = { shape = [8], dtype = "float32" }
-""")
+MANIFEST = one_function("tiny", "[8]")
 
 
 @pytest.fixture

@@ -9,17 +9,9 @@ from aotc.commands.reproduce import source_check
 from aotc.commands.reproduce.build_recipe import Recipe
 from aotc.commands.reproduce.source_check import check_files, read_elsewhere
 from aotc_runtime.base.digest import sha256
-from tests.conftest import manifest_of
+from tests.small_manifests import one_function
 
-MANIFEST = manifest_of("""
-name = "small"
-[weights.params]
-source = "../../data/w.safetensors"
-[entry_points.f]
-function = "small:f"
-bind = { params = "params" }
-inputs.x = { shape = [4], dtype = "float32" }
-""")
+MANIFEST = one_function("small", "[4]", weights='source = "../../data/w.safetensors"')
 
 
 def recipe(files: dict[str, str], text: str = MANIFEST) -> Recipe:

@@ -9,17 +9,9 @@ from aotc.check import parity_process
 from aotc.pipeline import user_processes
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
-from tests.conftest import manifest_of
+from tests.small_manifests import one_function
 
-MANIFEST = manifest_of("""
-name = "small"
-[weights.params]
-init = "small:init"
-[entry_points.f]
-function = "small:f"
-bind = { params = "params" }
-inputs.x = { shape = [3], dtype = "float32" }
-""")
+MANIFEST = one_function("small", "[3]", weights='init = "small:init"')
 
 PROGRAM = """
 import os
