@@ -1,7 +1,5 @@
 """Metrics against scikit-learn's and against numbers calculated by hand."""
 
-from __future__ import annotations
-
 import importlib
 import math
 from typing import Any
