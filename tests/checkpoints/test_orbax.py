@@ -1,9 +1,13 @@
 """Weights that Orbax has saved, read as Orbax reads them; damaged and hostile ones are refused."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,8 +28,6 @@ from aotc.config.manifest_specs import WeightsSpec
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
-from tests.refusals import error_of
-from tests.running import python
 from tests.small_manifests import one_function
 from tests.waiting import until
 
@@ -79,7 +81,9 @@ def opened(folder: Path, **more: Any) -> dict[str, Any]:
 
 def refused(folder: Path) -> str:
     """Return what the one finding says."""
-    (finding,) = error_of(CaptureError, opened, folder).findings
+    with pytest.raises(CaptureError) as error:
+        opened(folder)
+    (finding,) = error.value.findings
     assert finding.code == "AOTC-E830"
     return finding.found
 
@@ -198,21 +202,26 @@ def test_a_reader_that_is_ended_is_reported(saved: dict[str, Path]) -> None:
 
     with ThreadPoolExecutor(1) as beside:
         killed = beside.submit(kill)
-        error = error_of(CaptureError, opened, saved["ocdbt"])
+        with pytest.raises(CaptureError) as error:
+            opened(saved["ocdbt"])
         killed.result()
-    assert error.code == "AOTC-E835"
-    assert "SIGKILL" in error.findings[0].found
+    assert error.value.code == "AOTC-E835"
+    assert "SIGKILL" in error.value.findings[0].found
 
 
 def test_a_giant_shape_ends_the_reader(saved: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(saved["zarr"], tmp_path / "copy")
     giant(tmp_path / "copy")
-    assert error_of(CaptureError, opened, tmp_path / "copy").code == "AOTC-E835"
+    with pytest.raises(CaptureError) as error:
+        opened(tmp_path / "copy")
+    assert error.value.code == "AOTC-E835"
 
 
 def test_reader_memory_is_bounded(saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
-    assert error_of(CaptureError, opened, saved["zarr"]).code in ("AOTC-E830", "AOTC-E835")
+    with pytest.raises(CaptureError) as error:
+        opened(saved["zarr"])
+    assert error.value.code in ("AOTC-E830", "AOTC-E835")
 
 
 def test_the_reader_reads_no_secrets(
@@ -259,7 +268,9 @@ def test_one_that_is_replaced_while_it_is_read_is_refused(
 
     monkeypatch.setattr(worker_parent, "run", replaced)
     spec = WeightsSpec(source={"": SourceFile("checkpoint", folder)})
-    assert error_of(CaptureError, open_weights, spec, WHERE).code == "AOTC-E840"
+    with pytest.raises(CaptureError) as error:
+        open_weights(spec, WHERE)
+    assert error.value.code == "AOTC-E840"
 
 
 def readers() -> Iterator[int]:
@@ -306,7 +317,8 @@ def test_init_names_a_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
 
     def aotc(*arguments: str) -> str:
-        done = python("-m", "aotc.cli.main", *arguments, "--json", folder=tmp_path)
+        command = [sys.executable, "-m", "aotc.cli.main", *arguments, "--json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -288,8 +288,7 @@ def test_uncapturable_entry_points_are_all_reported_and_others_built(project: Pr
     right = MANIFEST[MANIFEST.index("[entry_points.right]") :]
     with (project.root / "two.toml").open("a") as manifest:
         manifest.write(right.replace("right", "foreign"))
-    caught = error_of(CaptureError, project.build, keep_going=True)
-    findings = caught.findings
+    findings = error_of(CaptureError, project.build, keep_going=True).findings
     assert [f.where for f in findings[:2]] == ["left[batch=1]", "right[batch=1]"]
     codes = {(finding.where.partition("[")[0], finding.code) for finding in findings}
     assert codes == {

@@ -40,8 +40,7 @@ def runtime() -> Iterator[Path]:
 
 
 def aotc(*arguments: str | Path) -> dict[str, Any]:
-    done = python("-m", "aotc.cli.main", *arguments, "--json")
-    return json.loads(done.stdout)
+    return json.loads(python("-m", "aotc.cli.main", *arguments, "--json").stdout)
 
 
 LOAD = """

@@ -399,21 +399,27 @@ def test_an_authority_states_its_certificates_once(
 
 
 @pytest.mark.parametrize(
-    ("fields", "found"),
+    ("fields", "code", "file", "found"),
     [
-        ("", [("AOTC-E309", "neither")]),
-        ('certificates = "x"\ncertificates_file = "x"\n', [("AOTC-E309", "both")]),
-        ('certificates_file = "missing.pem"\n', [("AOTC-E308", "No such file or directory")]),
+        ("", "AOTC-E309", "", "neither"),
+        ('certificates = "x"\ncertificates_file = "x"\n', "AOTC-E309", "", "both"),
+        ("certificates_file", "AOTC-E308", "gone.pem", "No such file or directory"),
+        ("certificates_file", "AOTC-E309", "text.pem", "'utf-8' codec can't decode byte 0xff"),
     ],
 )
 def test_a_policy_says_once_what_is_wrong_with_the_files_that_it_names(
-    fields: str, found: list[tuple[str, str]], ours: LocalSigner, tmp_path: Path
+    fields: str, code: str, file: str, found: str, ours: LocalSigner, tmp_path: Path
 ) -> None:
+    (tmp_path / "text.pem").write_bytes(b"\xff\xfe")
     path = written(tmp_path, ours, None)
-    path.write_text(path.read_text() + "[[timestamp_authorities]]\n" + fields)
+    named = f'{fields} = "{file}"\n' if file else fields
+    path.write_text(path.read_text() + '[[timestamp_authorities]]\nname = "tsa"\n' + named)
     with pytest.raises(AotcError) as raised:
         policy_keys(read_policy(path), "policy")
-    assert [(each.code, each.found) for each in raised.value.findings] == found
+    (finding,) = raised.value.findings
+    assert finding.code == code and finding.found.startswith(found)
+    place = f"timestamp_authorities[0] tsa {tmp_path / file}" if file else "tsa"
+    assert finding.where.endswith(place)
 
 
 def test_a_policy_that_asks_is_refused_where_nothing_can_verify_timestamps(

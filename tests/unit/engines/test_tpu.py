@@ -113,8 +113,7 @@ def test_the_release_that_jax_names_is_found(site: Path, version: str) -> None:
 
 
 def refused() -> tuple[Finding, ...]:
-    error = error_of(CompileError, tpu_wheels.find)
-    return error.findings
+    return error_of(CompileError, tpu_wheels.find).findings
 
 
 @pytest.mark.parametrize("version", ["0.0.48", "0.0.5", "0.0.500", "0.0.51"])

@@ -71,8 +71,7 @@ def read(data: bytes, signature: str | None = None, *, enable_x64: bool = False)
 
 
 def code(data: bytes) -> str:
-    caught = error_of(CaptureError, read, data)
-    return caught.code
+    return error_of(CaptureError, read, data).code
 
 
 def test_each_size_has_its_module_and_all_of_them_one_set_of_weights() -> None:

@@ -306,8 +306,7 @@ def test_fsspec_url_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         "aotc.commands.remote_cache.remote_cache_service.find_spec", lambda name: None
     )
-    caught = error_of(UsageError, blobs_at, "s3://bucket/x")
-    assert "'.[remote]'" in caught.findings[0].hint
+    assert "'.[remote]'" in error_of(UsageError, blobs_at, "s3://bucket/x").findings[0].hint
 
 
 def test_a_remote_cache_whose_entries_nobody_vouches_for_is_refused(tmp_path: Path) -> None:

@@ -66,8 +66,7 @@ def graph(document: Any) -> Any:
 
 def code(data: bytes) -> str:
     """Of the one finding of a refusal."""
-    caught = error_of(CaptureError, read, data)
-    return caught.code
+    return error_of(CaptureError, read, data).code
 
 
 def payload(document: Any) -> Any:
