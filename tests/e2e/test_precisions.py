@@ -524,7 +524,8 @@ tolerance = { rtol = 2e-2, atol = 1e-2 }
     }
 
 
-def test_weights_of_a_model_file_are_quantized(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keys", ['weights = "int4"', 'compute = "bfloat16"'])
+def test_weights_of_a_model_file_are_quantized(keys: str, tmp_path: Path) -> None:
     weight = params()["first/kernel"]
 
     def model(x: Any) -> Any:
@@ -533,10 +534,11 @@ def test_weights_of_a_model_file_are_quantized(tmp_path: Path) -> None:
     exported = export.export(jax.jit(model))(jax.ShapeDtypeStruct((4, 64), np.float32))
     (tmp_path / "model.jax").write_bytes(exported.serialize())
     text = '[entry_points.f]\nsource = "model.jax"\nprecision = "small"\n'
-    made = built(tmp_path, text + precision("int4"), head=BARE)
+    made = built(tmp_path, f"{text}[precision.small]\n{keys}\n", head=BARE)
     (manifest,) = made.bundle.manifests.values()
     (weights,) = manifest.weights.values()
-    assert sorted(each.packed or each.dtype for each in weights.tensors) == ["float32", "int4"]
+    stored = ["float32", "int4"] if "int4" in keys else ["bfloat16"]
+    assert sorted(each.packed or each.dtype for each in weights.tensors) == stored
     with aotc_runtime.load(tmp_path / "small.aotb", trust=tmp_path / "trust.toml") as loaded:
         x = np.random.default_rng(4).standard_normal((4, 64)).astype(np.float32)
         (result,) = jax.tree.leaves(loaded["f"](x))

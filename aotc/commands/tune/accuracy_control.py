@@ -13,7 +13,7 @@ from math import inf, isfinite
 import jax
 import msgspec
 
-from aotc.base.evidence import QuantizedWeight
+from aotc.base.evidence import KEPT, QuantizedWeight
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.capture.model_entry_points import Models, open_models
@@ -64,7 +64,7 @@ class _Control:
         precision = self.entry_point.precision
         assert precision is not None, "only such entry points are controlled"
         spec = evaluation_of(self.models.manifest, self.entry_point.name)
-        reference, every = self._value(()), precision.quantized
+        reference, every = self._value(None), precision.quantized
 
         def fits(value: float) -> bool:
             return isfinite(value) and not [*spec.missed(value, reference)]
@@ -82,15 +82,14 @@ class _Control:
                 return Controlled(spec.name, kept, reference, value)
         return Controlled(spec.name, None, reference, value)
 
-    def _value(self, quantized: Sequence[QuantizedWeight]) -> float:
-        """Return the metric with only these weights quantized."""
+    def _value(self, quantized: Sequence[QuantizedWeight] | None) -> float:
+        """Return the metric with only these weights quantized; with None, of the program itself."""
         name, precision = self.entry_point.name, self.entry_point.precision
         assert precision is not None, "only such entry points are controlled"
-        left = {each.label: "accuracy control" for each in {*precision.quantized} - {*quantized}}
-        applied = msgspec.structs.replace(
-            precision, quantized=tuple(quantized), kept=precision.kept | left
-        )
-        taken = replace(self.entry_point, precision=applied if quantized else None)
+        some = tuple(quantized or ())
+        kept = precision.kept | {each.label: KEPT[1] for each in {*precision.quantized} - {*some}}
+        applied = msgspec.structs.replace(precision, quantized=some, kept=kept)
+        taken = replace(self.entry_point, precision=None if quantized is None else applied)
         weights = PlainWeights(self.models, self.scratch, self.program)
         functions = plain_functions(weights, self.compiling, {name: taken})
         return self.evaluation.metric.value(self.evaluation.rows(functions[name]))

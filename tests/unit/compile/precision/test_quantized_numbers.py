@@ -158,6 +158,18 @@ def test_is_nearest_rejects_bytes_with_other_halves(change: Any) -> None:
     assert not is_nearest(array, change(kept), made.scale, (0,), 8)
 
 
+def test_is_nearest_accepts_the_nearest_numbers_of_bfloat16_alone() -> None:
+    array = weight()
+    array[0, 0] = [1 + 2**-8, 1 + 3 * 2**-8, -1 - 2**-8, 3e38]
+    made = quantize(array, Scheme("bfloat16", ())).values
+    assert made[0, 0, :3].tolist() == [1, 1 + 2**-6, -1]
+    assert is_nearest(array, made, array, ())
+    bits = made.view(np.uint16)
+    wrong = [np.roll(bits, 1), bits ^ 0x8000, bits + 1, bits[:8]]
+    wrong.append((array.view(np.uint32) >> 16).astype(np.uint16))
+    assert not any(is_nearest(array, each.view(made.dtype), array, ()) for each in wrong)
+
+
 def test_is_nearest_rejects_other_shapes() -> None:
     array, scheme = weight((16, 16)), Scheme("int8", (0,))
     made = quantize(array, scheme)
