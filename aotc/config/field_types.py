@@ -182,7 +182,15 @@ Bytes = Annotated[int, PlainValidator(_bytes)]
 PlainValue = Annotated[Plain, PlainValidator(_plain)]
 Arrayed = Field(strict=False)
 """Converts TOML's arrays to tuples."""
-Automatic = BeforeValidator(lambda value: {"auto": True} if value == "auto" else value)
+
+
+def _automatic(value: object) -> object:
+    if isinstance(value, str) and value != "auto":
+        raise refusal('"auto", or a table', 'write `"auto"`, or the keys of the table')
+    return {"auto": True} if value == "auto" else value
+
+
+Automatic = BeforeValidator(_automatic)
 """A table whose key `auto` the text "auto" may stand for."""
 Distinct = BeforeValidator(_distinct)
 """An array with each value once."""

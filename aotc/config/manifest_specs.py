@@ -48,7 +48,7 @@ from aotc.config.precision_specs import (
 from aotc.config.routing_policies import PolicyValue, at_once
 from aotc.config.sharding_specs import Shardings
 from aotc.config.toml_validation import Section
-from aotc_runtime.base.suggestions import did_you_mean
+from aotc_runtime.base.suggestions import closest, did_you_mean
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import DEVICES_MAX, DimensionPolicy, Pad
@@ -301,7 +301,9 @@ class EntryPointSpec(Section):
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
         """Require a function or a file, without keys of the other."""
-        if not {"function", "source"} & {*keys}:
+        either = ("function", "source")
+        unknown = [key for key in keys if key not in cls.__dataclass_fields__]
+        if not {*either} & {*keys} and not any(closest(key, either) for key in unknown):
             yield Problem(
                 "AOTC-E804",
                 ("function",),
@@ -502,9 +504,11 @@ class ManifestKeys(Section):
             "the sizes of the axes are multiplied",
         ),
     ] = field(default_factory=dict)
-    overrides: Annotated[Mapping[str, Overrides], ByName, Field(alias="target")] = field(
-        default_factory=dict
-    )
+    overrides: Annotated[
+        Mapping[str, Overrides],
+        ByName,
+        Field(alias="target", examples=['targets = ["cpu-x86-64-v3"]']),
+    ] = field(default_factory=dict)
     assets: Annotated[Mapping[Identifier, File], ByName] = field(default_factory=dict)
     gates: Gates = field(default_factory=Gates)
     tune: Annotated[Tune, Automatic] = field(default_factory=Tune)

@@ -209,7 +209,7 @@ def _of_file(source: SourceFile) -> Answer:
     Raises the errors of `open_file`, and UsageError (AOTC-E080) for a file that cannot be read.
     """
     try:
-        model = open_file(source, None, "FILE", False).model
+        model = open_file(source, None, source.text, False).model
     except OSError as error:
         found = error.strerror or str(error)
         cause = "model-file-is-not-readable"

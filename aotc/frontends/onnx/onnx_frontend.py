@@ -226,7 +226,8 @@ def _unsupported(where: str, parsed: _Parsed) -> list[Finding]:
     for (reason, hint), labels in sorted(missing.items()):
         counted = Counter(labels)
         named = ", ".join(sorted(counted)[:5]) + (", …" if len(counted) > 5 else "")
-        findings.append(lacks(where, f"{reason}: {len(labels)} of {named}", hint=hint))
+        count = f" ({len(labels)} in all)" if len(labels) > 1 else ""
+        findings.append(lacks(where, f"{reason}: {named}{count}", hint=hint))
     return findings
 
 
@@ -263,10 +264,8 @@ def _lack(node: Node, inputs: frozenset[str]) -> str | None:
         return f"operator {name} in version {node.version}, not implemented"
     for index in sorted(entry.deciding):
         if index < len(node.inputs) and node.inputs[index] in inputs:
-            return (
-                f"the model input {shown(node.inputs[index])} as the shape or algorithm "
-                f"of operator {name}"
-            )
+            decides = f"whose shapes or algorithm depend on the input {shown(node.inputs[index])}"
+            return f"operator {name}, {decides}"
     return None
 
 

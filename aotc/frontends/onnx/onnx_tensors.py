@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
+from aotc.base.errors import refusal
 from aotc.capture.model_files.frontend_protocol import Array
 from aotc.frontends.onnx.onnx_refusals import damaged, lacking, shown
 
@@ -27,7 +28,8 @@ def dtype_of(kind: int, where: str) -> np.dtype[Any]:
     if found is not None:
         return found
     if kind in TensorProto.DataType.values() and kind != TensorProto.UNDEFINED:
-        raise lacking(where, f"the type {TensorProto.DataType.Name(kind)}")
+        name, cause = TensorProto.DataType.Name(kind), "unsupported-type-in-the-model"
+        raise refusal("AOTC-E844", where, f"type {name}", cause=cause)
     raise damaged(where, f"the unknown type {kind}")
 
 
