@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from aotc.engines.onnx_graphs import graph_builder, stablehlo_program
+from aotc.compile.mlir.mlir_context import DTYPES
+from aotc.engines.onnx_graphs import graph_builder
 from aotc_runtime.engines import graph_names
 
 from .test_onnx_semantics import compiled, differences
@@ -59,7 +60,7 @@ def test_moved_numbers_have_a_kernel_for_each_type(operator: str) -> None:
     if operator == "Where":
         instead["i1"] = "i1"  # booleans are chosen by And and Or
         kernels = {*kernels, "tensor(bool)"}
-    for element in stablehlo_program.DTYPES:
+    for element in DTYPES:
         has = {f"tensor({TYPES[each]})" for each in (element, instead.get(element, element))}
         assert has & kernels, f"{operator} of {element}"
 
@@ -96,7 +97,7 @@ def _moved(x: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("dtype", list(stablehlo_program.DTYPES.values()), ids=str)
+@pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=str)
 def test_large_arrays_of_every_type_are_moved_as_plain_jax_moves_them(dtype: Any) -> None:
     assert not differences(_moved, _large(dtype))
 

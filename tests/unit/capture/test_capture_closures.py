@@ -3,7 +3,7 @@
 import pytest
 from capturing import Capture, Outcome
 
-from aotc.capture.weight_sets import read_arrays
+from aotc.check.trial_records import read_arrays
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 
 TABLE = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from capturing import BATCHED, ONE_INPUT, Capture, Outcome, key_path, npz
 
-from aotc.capture.weight_sets import read_arrays
+from aotc.check.trial_records import read_arrays
 
 FIXTURES = "\n[entry_points.f.fixtures]\n"
 IDENTITY = "def f(x): return x + 1"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from capturing import Capture, Outcome, key_path, npz
 
-from aotc.capture.weight_sets import read_arrays
+from aotc.check.trial_records import read_arrays
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, TensorSpec
 from aotc_runtime.schema.tensor_text import KEY_DTYPES, key_words
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from capturing import Capture
 
-from aotc.capture.weight_sets import read_arrays
+from aotc.check.trial_records import read_arrays
 from tests.documented import blocks_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "build-manifest.md"
