@@ -9,9 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import pytest
 from small_programs import build_signed
 
 PROGRAM = """\
@@ -86,12 +84,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture
-def found(tmp_path: Path) -> dict[str, Any]:
-    """By entry point: the error, and whether the state was kept, then used, then used up.
-
-    "imported": modules that failed calls imported.
-    """
+def test_call_without_memory_returns_donated_arrays(tmp_path: Path) -> None:
     bundle, policy = build_signed(tmp_path, "wide", PROGRAM, MANIFEST)
     done = subprocess.run(
         [sys.executable, "-c", CLIENT, str(bundle), str(policy)],
@@ -102,11 +95,7 @@ def found(tmp_path: Path) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def test_call_without_memory_returns_donated_arrays(found: dict[str, Any]) -> None:
+    found = json.loads(done.stdout)
     imported = {*found["imported"]}
     assert imported <= {"aotc_runtime.base.codes"}, "others may find no memory, and hide the error"
     for path in ("padded", "split"):
