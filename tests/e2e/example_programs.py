@@ -1,7 +1,4 @@
-"""The programs under manifests/: what a server does with each, and what plain JAX gives for it.
-
-Their data come from scikit-learn, which is slow to import: what needs them does.
-"""
+"""The programs under manifests/: what a server does with each, and what plain JAX gives for it."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -68,7 +65,7 @@ def _classified(predict: Callable[..., Any], params: Any, inputs: Arrays) -> Arr
 
 def held_out() -> Arrays:
     """64 images that were held out of the training."""
-    from digits.data import load_split
+    from digits.data import load_split  # which imports scikit-learn
 
     return {"image": load_split()[1].image[:64]}
 

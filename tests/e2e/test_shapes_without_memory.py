@@ -6,9 +6,7 @@ what Python allocates, of which an arena alone has 1 MiB.
 
 import json
 from pathlib import Path
-from typing import Any
 
-import pytest
 from small_programs import build_signed
 
 from tests.conftest import manifest_of
@@ -83,19 +81,11 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture
-def found(tmp_path: Path) -> dict[str, Any]:
-    """By entry point: the error, and whether the state was kept, then used, then used up.
-
-    "imported": modules that failed calls imported.
-    """
+def test_call_without_memory_returns_donated_arrays(tmp_path: Path) -> None:
     bundle, policy = build_signed(tmp_path, "wide", PROGRAM, MANIFEST)
     # What was allocated for an earlier call goes back to the system.
     freeing = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
-    return json.loads(printed(CLIENT, bundle, policy, **freeing))
-
-
-def test_call_without_memory_returns_donated_arrays(found: dict[str, Any]) -> None:
+    found = json.loads(printed(CLIENT, bundle, policy, **freeing))
     imported = {*found["imported"]}
     assert imported <= {"aotc_runtime.base.codes"}, "others may find no memory, and hide the error"
     for path in ("padded", "split"):

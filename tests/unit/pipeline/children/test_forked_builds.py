@@ -6,7 +6,7 @@ import pytest
 
 from aotc.base.workers import worker_parent
 from aotc.check import parity_process
-from aotc.pipeline import user_processes
+from aotc.pipeline import parity_check, user_processes
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
 from tests.small_manifests import one_function
@@ -64,7 +64,7 @@ class Project:
 
     def start_anew(self) -> None:
         """Every process, from here on."""
-        for module in (user_processes, parity_process):
+        for module in (user_processes, parity_process, parity_check):
             self._monkeypatch.setattr(
                 module, "kept", lambda name: Command(worker_parent.module(name))
             )

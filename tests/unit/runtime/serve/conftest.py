@@ -81,26 +81,25 @@ TEXTS = """
 function = "program:{name}"
 inputs.x = {{ shape = ["batch", "seq", 4], dtype = "float32" }}
 {inputs}
-profiles = [
-    {{ batch = 1, seq = 8 }}, {{ batch = 4, seq = 8 }},
-    {{ batch = 1, seq = 16 }}, {{ batch = 4, seq = 16 }},
-]
+profiles = [{shorter}{{ batch = 1, seq = 16 }}, {{ batch = 4, seq = 16 }}]
 out_of_profile.batch = "split"
 out_of_profile.seq = {policy}
 """
 
+SHORTER = "{ batch = 1, seq = 8 }, { batch = 4, seq = 8 }, "
 MASK = 'inputs.mask = { shape = ["batch", "seq"], dtype = "bool" }'
 MANIFEST += "".join(
-    TEXTS.format(name=name, inputs=inputs, policy=policy)
-    for name, inputs, policy in (
-        ("masked", MASK, '{ policy = "pad", mask = "mask" }'),
-        ("first", MASK, '{ policy = "pad", mask = "mask" }'),
+    TEXTS.format(name=name, inputs=inputs, policy=policy, shorter=shorter)
+    for name, inputs, policy, shorter in (
+        ("masked", MASK, '{ policy = "pad", mask = "mask" }', SHORTER),
+        ("first", MASK, '{ policy = "pad", mask = "mask" }', ""),
         (
             "counted",
             'inputs.count = { shape = [], dtype = "int32" }',
             '{ policy = "pad", length = "count" }',
+            "",
         ),
-        ("filled", "", '"pad"'),
+        ("filled", "", '"pad"', SHORTER),
     )
 )
 
