@@ -106,7 +106,7 @@ def main() -> None:
                 for number in range(asked.first, asked.first + count)
             ]
         else:
-            from tests.engines.edge_programs import PROGRAMS
+            from scripts.search.edge_programs import PROGRAMS
 
             parts = asked.parts or [""]
             names = [name for name in PROGRAMS if any(part in name for part in parts)]

@@ -45,7 +45,7 @@ def edge_case(name: str) -> Case:
     """Return a program of `edge_programs`, with its inputs and their reverse."""
     import numpy as np
 
-    from tests.engines.edge_programs import PROGRAMS
+    from scripts.search.edge_programs import PROGRAMS
 
     function, inputs = PROGRAMS[name]
     given = [np.asarray(each) for each in inputs]

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from scripts.search.children import Child
+from scripts.search.edge_programs import PROGRAMS
 
 from .conftest import Other
-from .edge_programs import PROGRAMS
 
 
 class Edges(NamedTuple):

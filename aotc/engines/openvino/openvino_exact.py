@@ -1,7 +1,7 @@
 """Operations that OpenVINO computes as plain JAX does, by comparison at the edges of each.
 
 Its processor plugin computes with numbers of 64 and of 16 bits as with others, and in float32 with
-many integers, so that all else is refused. `tests/engines/edge_programs.py` holds what was run.
+many integers, so that all else is refused. `scripts/search/edge_programs.py` holds what was run.
 """
 
 from collections.abc import Callable, Mapping

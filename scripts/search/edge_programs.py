@@ -67,8 +67,9 @@ def _random(seed: int) -> np.random.Generator:
 
 
 def _floats(name: str) -> Array:
-    """Edges of a float's dtype, and numbers of every size: 96 of them. Denormal ones are apart: XLA
-    itself takes some for zero, depending on what is around.
+    """Return 96 numbers: edges of a float's dtype, and some of every size.
+
+    Denormal ones are apart: XLA itself takes some for zero, depending on what is around.
     """
     dtype = dtype_of(name)
     limits = ml_dtypes.finfo(dtype)
@@ -1231,8 +1232,9 @@ _BESIDE = ("bool", "float32", "int32", "uint8")
 
 
 def _beside() -> Iterator[tuple[str, Program]]:
-    """The programs of some operations, with their inputs as constants, each result beside inputs:
-    what an engine computes once is not changed by calls.
+    """Yield programs of some operations with their inputs as constants, each result beside inputs.
+
+    What an engine computes once is not changed by calls.
     """
     groups = ("binary", "conv", "convert", "dot", "gather", "reduce", "running", "scatter")
     groups = (*groups, "shape", "slice", "unary", "window")
