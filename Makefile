@@ -68,7 +68,7 @@ mutate: $(STAMP) ## Remove every check in turn; list those that no test misses (
 
 vectors: $(STAMP) ## Write bundles and policies with one flaw each, for other readers (in out/vectors)
 	rm -rf out/vectors
-	$(BIN)/python -m tests.spec_reader.vectors out/vectors
+	$(BIN)/python -m scripts.vectors out/vectors
 
 bench: $(STAMP) ## Measure; COMPARE=... against jax.jit, ONNX Runtime, OpenVINO, IREE and AOTInductor
 	set -e; for each in cold_start import_budget reproducibility verification cycles traffic \

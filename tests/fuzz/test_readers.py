@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aotc_runtime.schema.trust_policy import TrustPolicy
-
-from .readers import READERS, read
-from .seeds import seeds
-from .toolchain import KERAS, ONNX
+from scripts.fuzzing.readers import READERS, read
+from scripts.fuzzing.seeds import seeds
+from scripts.fuzzing.toolchain import KERAS, ONNX
 
 BOUNDED = settings(
     max_examples=25,

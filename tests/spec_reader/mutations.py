@@ -4,10 +4,9 @@ import json
 import random
 from typing import Any
 
+from scripts.vectors import signer
 from tests.hostile.archives import archive, entries_of
 from tests.hostile.tampering import MemoryBundle, signed, take_apart
-
-from .vectors import signer
 
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, 2, -1, 1.5, 2**31, 2**63, 2**64, "", "x", "a.b", "1.0", "1.1"),

@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.tampering import take_apart, two_targets
-
-from .mutations import mutated
-from .reader import verdict
-from .vectors import (
+from scripts.vectors import (
     GATES,
     GOLDEN,
     NOW,
@@ -19,6 +15,10 @@ from .vectors import (
     verdict_of,
     write_vectors,
 )
+from tests.hostile.tampering import take_apart, two_targets
+
+from .mutations import mutated
+from .reader import verdict
 
 MUTATED = 300
 """In every run; 10,000 agreed when the reader was written."""

@@ -219,10 +219,10 @@ def _onnx() -> bytes:
     nodes = [
         make_node("Loop", ["trips", "", "x"], ["last"], body=body),
         make_node("Gemm", ["last", "w"], ["product"], transB=1, alpha=0.5),
-        make_node("Reshape", ["product", "shape"], ["y"]),
+        make_node("Reshape", ["product", "sizes"], ["y"]),
     ]
     w = np.full((4, 3), 0.5, np.float32)
-    made = simple(nodes, trips=np.array(3), shape=np.array([-1, 2]), w=w)
+    made = simple(nodes, trips=np.array(3), sizes=np.array([-1, 2]), w=w)
     return bytes(made.SerializeToString())
 
 
@@ -230,7 +230,8 @@ def _onnx_document() -> bytes:
     from google.protobuf import json_format
     from onnx import ModelProto
 
-    return json_format.MessageToJson(ModelProto.FromString(_onnx()), indent=None).encode()
+    text: str = json_format.MessageToJson(ModelProto.FromString(_onnx()), indent=None)
+    return text.encode()
 
 
 def _json(document: Any) -> bytes:

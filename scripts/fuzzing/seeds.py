@@ -1,5 +1,7 @@
-"""Good inputs of every reader, from a good bundle and its policy:
-`python -m tests.fuzz.seeds BUNDLE POLICY FOLDER`."""
+"""Write good inputs of every reader, from a good bundle and its policy.
+
+`python -m scripts.fuzzing.seeds BUNDLE POLICY FOLDER`
+"""
 
 import base64
 import io

@@ -1,5 +1,7 @@
-"""Readers of the toolchain: of what comes from caches, registries and workers elsewhere, of what
-bundles say that nobody has verified yet, and of files that people hand on.
+"""Readers of the toolchain.
+
+Of what comes from caches, registries and workers elsewhere, of what bundles say that nobody has
+verified yet, and of files that people hand on.
 """
 
 import io
@@ -202,7 +204,7 @@ def target(data: bytes) -> None:
         read_target(path.name, path.parent, "x")
 
 
-PT2 = Path(__file__).parents[1] / "unit" / "frontends" / "pytorch" / "files" / "tied.pt2"
+PT2 = Path(__file__).parents[2] / "tests" / "unit" / "frontends" / "pytorch" / "files" / "tied.pt2"
 
 
 @cache

@@ -45,7 +45,7 @@ from aotc_serve.store.store_pull import pull
 from aotc_serve.store.stored_bundles import RECORD, Store
 from tests.memory_files import kept_folder
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "layers.aotb"
+GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "layers.aotb"
 PLACE = "oci://127.0.0.1:1/models/digits:1.0.0"
 BASE = "/v2/models/digits/"
 EAGER = RetryLimits(2, 0.0, 0.0)
@@ -75,9 +75,10 @@ def _http(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
 
 
 class _Wire(HttpClient):
-    """A registry with one bundle: what it sends, as bytes. changed: what it sends instead, by the
-    beginning of a path below the repository; "" for everything.  challenge: what it answers who
-    shows no token.
+    """A registry with one bundle: what it sends, as bytes.
+
+    `changed` is what it sends instead, by the beginning of a path below the repository; "" for
+    everything. `challenge` is its answer to a request without a token.
     """
 
     def __init__(self, changed: Mapping[str, bytes], challenge: str = "") -> None:

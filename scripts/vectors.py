@@ -1,4 +1,4 @@
-"""Write the test vectors of the bundle format: `python -m tests.spec_reader.vectors FOLDER`.
+"""Write the test vectors of the bundle format: `python -m scripts.vectors FOLDER`.
 
 Each is a bundle and a policy with one flaw, and how a reader has to reject them: the code and the
 gate. `vectors.json` lists them. The flaws are those of tests/hostile/generator; the keys are made
@@ -34,7 +34,7 @@ from tests.hostile.tampering import (
     with_one_attestation,
 )
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 NOW = 1_800_000_000
 """The time of checking, in seconds since the epoch."""
 GATES = ("framing", "attestations", "signatures", "digests", "policy")

@@ -116,18 +116,18 @@ def version(data: bytes) -> None:
     assert version_key(text) is None or version_key(text) == version_key(text + "+x")
 
 
-READERS: Mapping[str, Reader] = (
-    {
+READERS: Mapping[str, Reader] = {
+    **{
         reader.__name__: reader
         for reader in (
             *(tar, index, root, image, attestation, manifest, envelope, statement, certificate),
             *(tensors, policy, key, version),
         )
-    }
-    | attribution.READERS
-    | shipping.READERS
-    | toolchain.READERS
-)
+    },
+    **attribution.READERS,
+    **shipping.READERS,
+    **toolchain.READERS,
+}
 
 
 def read(name: str, data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of one reader: `python -m tests.fuzz.fuzz READER CORPUS [OPTIONS]`.
+"""Coverage-guided fuzzing of one reader: `python -m scripts.fuzzing.fuzz READER CORPUS [OPTIONS]`.
 
 By atheris (extra `fuzz`), which stops at the first exception that is no AotcError, and writes down
 the input that raised it. OPTIONS are libFuzzer's.
@@ -9,7 +9,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["aotc", "aotc_runtime", "tomllib", "tuf"]):
-    from tests.fuzz.readers import READERS, read
+    from scripts.fuzzing.readers import READERS, read
 
 
 def main() -> None:
