@@ -155,8 +155,8 @@ def target_notes(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
             )
             if is_slow and "bfloat16" in precisions:
                 yield (
-                    f"{name} for {target}: products of bfloat16 take longer than those of float32, "
-                    f"since the target has none of {', '.join(sorted(_NARROW))}"
+                    f"{name} for {target}: the target has none of {', '.join(sorted(_NARROW))}: in "
+                    "bfloat16, products of one row take several times as long as in float32"
                 )
             for engine, dtype, rounds in sorted(found):
                 if rounds and engine == "openvino":
