@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import cast
 
-import msgspec
 import numpy as np
 
+from aotc.base.msgpack_values import unpacked
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress
@@ -53,7 +53,7 @@ def work(scratch: Scratch, encoded: bytes, progress: Progress) -> list[Verdict] 
     """
     # Before any thread of an engine, which inherits it.
     confined_process.shut_off(str(scratch.folder))
-    job = msgspec.msgpack.decode(encoded, type=TruthJob)
+    job = unpacked(encoded, TruthJob)
     program = scratch.program.read()
     cases = []
     for call in job.calls:
