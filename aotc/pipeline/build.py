@@ -34,19 +34,10 @@ from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TunedTarget, TuningFile
-from aotc.pipeline import build_notes, build_tuning, code_identity
+from aotc.pipeline import build_notes, build_stages, build_tuning, code_identity
 from aotc.pipeline.asset_files import read_assets
 from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
 from aotc.pipeline.build_plan import resolve_candidates
-from aotc.pipeline.build_stages import (
-    BuildRun,
-    Compiled,
-    Request,
-    capture_and_compile,
-    check,
-    open_run,
-    tune_targets,
-)
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import OpenCompilers, on_this_host
 from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
@@ -175,13 +166,15 @@ def build(
     else:
         _require_one_precision(manifest)
     request = resolve(manifest, targets, tuning, keep_going=keep_going)
-    with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
-        program, compiled = capture_and_compile(run)
+    with build_stages.open_run(
+        request, cache, jobs, compilers, on_stage, on_output, on_done
+    ) as run:
+        program, compiled = build_stages.capture_and_compile(run)
         notes = [*build_notes.program_notes(program)]
         parts = Assembler(manifest, program, run.built_with, run.scratch, request.assets)
         if tuning and not isinstance(tuning, Recorded):
-            compiled = tune_targets(run, tuning, program, compiled, parts)
-        checked, compiled = check(run, program, compiled, parts)
+            compiled = build_stages.tune_targets(run, tuning, program, compiled, parts)
+        checked, compiled = build_stages.check(run, program, compiled, parts)
         if before_packing:
             with run.stage("again"):
                 on_stage("again", 0, 0)
@@ -256,7 +249,9 @@ def _require_one_precision(manifest: BuildManifest) -> None:
             raise refusal("AOTC-E805", where, found, expected="one precision", hint=hint)
 
 
-def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) -> TuningFile:
+def _tuning_file(
+    run: build_stages.BuildRun, program: CapturedProgram, compiled: build_stages.Compiled
+) -> TuningFile:
     untuned_targets, targets = run.request.untuned_targets, dict[str, TunedTarget]()
     for target in compiled.whole:
         platforms, choice = compiled.platforms(target), compiled.chosen.get(target.name, UNSET)
@@ -280,7 +275,7 @@ def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) ->
 
 
 def _materials(
-    run: BuildRun,
+    run: build_stages.BuildRun,
     program: CapturedProgram,
     tuning: TuningFile | None,
     builder: str,
@@ -321,7 +316,7 @@ def resolve(
     tuning: build_tuning.Tuning | None,
     *,
     keep_going: bool,
-) -> Request:
+) -> build_stages.Request:
     """Return a build request. Raises the errors of `build` about targets and tuning files."""
     names = tuple(targets) or manifest.targets
     asked = [
@@ -329,7 +324,7 @@ def resolve(
         for each in resolve_candidates(manifest, targets)
     ]
     resolved = tuple(engines[0] for engines, _ in asked)
-    return Request(
+    return build_stages.Request(
         manifest=manifest,
         assets=read_assets(manifest),
         names=names,
