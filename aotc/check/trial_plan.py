@@ -15,12 +15,7 @@ from msgspec.structs import replace
 from aotc.base.stages import CapturedEntryPoint
 from aotc.check import trial_inputs, trial_run
 from aotc.check.trial_records import FIXTURE, Array, Call, EntryTrials, Sizes, Trial
-from aotc.config.build_manifest import (
-    DimensionSpec,
-    EntryPointSpec,
-    InputLeaf,
-    at_once,
-)
+from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, InputLeaf, at_once
 from aotc_runtime.schema.bundle_manifest import Dimension, DType, Split, TensorSpec
 from aotc_runtime.schema.manifest_labels import executable_key
 from aotc_runtime.schema.size_expressions import Relation, parse_expression, parse_relation
