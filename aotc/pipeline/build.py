@@ -20,13 +20,9 @@ from aotc.base.workers import worker_environment
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Materials, provenance
 from aotc.bundle.sign.signer import Signer
+from aotc.bundle.write import output_paths
 from aotc.bundle.write.atomic_files import prepared
 from aotc.bundle.write.bundle_writer import Form, TargetParts, assemble, pack, require_place
-from aotc.bundle.write.output_paths import (
-    BILL_OF_MATERIALS,
-    require_disjoint_outputs,
-    require_file_place,
-)
 from aotc.bundle.write.output_paths import Kind as FileKind
 from aotc.capture.file_digests import changed
 from aotc.capture.installed_packages import packages_behind
@@ -143,10 +139,12 @@ def build(
     path = output or Path(f"{manifest.name}-{manifest.version}.aotb")
     require_place(path, form)
     if save_tuning:
-        require_file_place(save_tuning, TUNING_FILE)
+        output_paths.require_file_place(save_tuning, TUNING_FILE)
     if sbom:
-        require_file_place(sbom, BILL_OF_MATERIALS)
-    require_disjoint_outputs(path, [place for place in (sbom, save_tuning) if place is not None])
+        output_paths.require_file_place(sbom, output_paths.BILL_OF_MATERIALS)
+    output_paths.require_disjoint_outputs(
+        path, [place for place in (sbom, save_tuning) if place is not None]
+    )
     if precisions is not None:
         manifest = replace(manifest, chosen=precisions)
     elif isinstance(tuning, Recorded):
