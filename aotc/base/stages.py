@@ -22,20 +22,7 @@ from aotc.base.evidence import (
 )
 from aotc.base.source_locations import EntryPointLines
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.schema.bundle_manifest import (
-    Argument,
-    BundleManifest,
-    Compilation,
-    Cost,
-    LiftedConstant,
-    Memory,
-    Mesh,
-    Parameter,
-    Sharding,
-    Target,
-    TensorSpec,
-    Tuned,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
 from aotc_runtime.schema.pytrees import Tree
 
@@ -116,7 +103,7 @@ class CapturedProfile:
     sizes: dict[str, int]
     input_shapes: tuple[tuple[int, ...], ...]
     output_shapes: tuple[tuple[int, ...], ...]
-    arguments: tuple[Argument, ...]
+    arguments: tuple[bundle_manifest.Argument, ...]
     module: Module
     control_flow: ControlFlow = field(default_factory=ControlFlow)
     others: dict[str, Module] = field(default_factory=dict)
@@ -131,7 +118,7 @@ class CapturedSymbolic:
     """A function traced at all its accepted sizes at once, with the module's arguments in order."""
 
     module: Module
-    arguments: tuple[Argument, ...]
+    arguments: tuple[bundle_manifest.Argument, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,20 +142,20 @@ class CapturedEntryPoint:
 
     name: str
     function: str
-    parameters: tuple[Parameter, ...]
-    inputs: tuple[TensorSpec, ...]
+    parameters: tuple[bundle_manifest.Parameter, ...]
+    inputs: tuple[bundle_manifest.TensorSpec, ...]
     result: Tree
-    outputs: tuple[TensorSpec, ...]
+    outputs: tuple[bundle_manifest.TensorSpec, ...]
     dimensions: tuple[str, ...]
     bound: dict[str, str]
     static: dict[str, str]
-    lifted: tuple[LiftedConstant, ...]
+    lifted: tuple[bundle_manifest.LiftedConstant, ...]
     profiles: tuple[CapturedProfile, ...]
     specialized: dict[str, str] = field(default_factory=dict)
     undetermined: dict[str, str] = field(default_factory=dict)
     counted: dict[str, str] = field(default_factory=dict)
     symbolic: CapturedSymbolic | None = None
-    mesh: Mesh | None = None
+    mesh: bundle_manifest.Mesh | None = None
     coverage: Coverage = field(default_factory=Coverage)
     lines: EntryPointLines = field(default_factory=EntryPointLines)
     calls: dict[str, str] = field(default_factory=dict)
@@ -214,7 +201,7 @@ class CapturedProgram:
     read: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     packages: dict[str, Package] = field(default_factory=dict)
-    shardings: dict[str, dict[str, Sharding]] = field(default_factory=dict)
+    shardings: dict[str, dict[str, bundle_manifest.Sharding]] = field(default_factory=dict)
     xla_flags: str = ""
     jax_options: str = ""
 
@@ -229,7 +216,7 @@ class CapturedProgram:
         return {key: each for e in self.entry_points.values() for key, each in e.by_key.items()}
 
     @property
-    def mesh(self) -> Mesh | None:
+    def mesh(self) -> bundle_manifest.Mesh | None:
         """The mesh that all entry points share; None for one device."""
         return next(iter(self.entry_points.values())).mesh
 
@@ -255,14 +242,14 @@ class Executable:
     isa: tuple[str, ...]
     tuning: tuple[str, ...]
     custom_call_targets: tuple[str, ...]
-    memory: Memory
-    cost: Cost
+    memory: bundle_manifest.Memory
+    cost: bundle_manifest.Cost
     thunks: dict[str, int]
     compile_seconds: float
     diagnostics: tuple[str, ...] = ()
     captured: tuple[int, ...] = ()
-    tuned: Tuned | None = None
-    compilation: Compilation | None = None
+    tuned: bundle_manifest.Tuned | None = None
+    compilation: bundle_manifest.Compilation | None = None
     evidence: ExecutableEvidence | None = None
     platform: str = ""
 
@@ -273,7 +260,7 @@ class Bundle:
 
     path: Path
     root_digest: str
-    manifests: dict[str, BundleManifest]
+    manifests: dict[str, bundle_manifest.BundleManifest]
     size_bytes: int
 
 
@@ -303,9 +290,9 @@ class CompileJob:
 
     label: str
     module: Module
-    target: Target
+    target: bundle_manifest.Target
     options: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[int, NDArray[Any]] = field(default_factory=dict)
-    mesh: Mesh | None = None
+    mesh: bundle_manifest.Mesh | None = None
     calls: Mapping[str, str] = field(default_factory=dict)
     weights: tuple[int, ...] = ()

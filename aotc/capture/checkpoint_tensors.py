@@ -11,15 +11,8 @@ from aotc.base.errors import refusal
 from aotc.capture import jax_trees
 from aotc.capture.model_files.model_archive import Damaged
 from aotc.capture.weight_files import StoredTensor, WeightsFile
+from aotc.config import checkpoint_files
 from aotc.config.build_manifest import SourceFile
-from aotc.config.checkpoint_files import (
-    is_file_name,
-    is_index,
-    is_orbax,
-    main_file,
-    read_index,
-    sibling_file,
-)
 from aotc.config.manifest_specs import WeightsSpec
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import BundleFormatError, Finding
@@ -53,7 +46,7 @@ def open_weights(spec: WeightsSpec, where: str) -> tuple[tuple[WeightsFile, ...]
     tensors: Tensors = {}
     problems: list[str] = []
     for prefix, source in (spec.source or {}).items():
-        opened, found = _open_one(main_file(source), where)
+        opened, found = _open_one(checkpoint_files.main_file(source), where)
         files += opened
         for name, tensor in found.items():
             renamed = name
@@ -73,15 +66,15 @@ def open_weights(spec: WeightsSpec, where: str) -> tuple[tuple[WeightsFile, ...]
 
 def _open_one(source: SourceFile, where: str) -> tuple[list[WeightsFile], Tensors]:
     """Open a file, what an index lists, or an Orbax checkpoint."""
-    if is_orbax(source):
+    if checkpoint_files.is_orbax(source):
         from aotc.capture.orbax_checkpoint import open_checkpoint
 
         return open_checkpoint(source, where)
-    if not is_index(source):
+    if not checkpoint_files.is_index(source):
         file = WeightsFile(source, where)
         return [file], _tensors(file)
     try:
-        listed = read_index(source).weight_map
+        listed = checkpoint_files.read_index(source).weight_map
     except BundleFormatError as error:
         found = f"{source.text}: {error.findings[0].found}"
         hint = "write it as `transformers` does: weight_map, tensor name to file name, each once"
@@ -89,11 +82,11 @@ def _open_one(source: SourceFile, where: str) -> tuple[list[WeightsFile], Tensor
         raise refusal("AOTC-E830", where, found, cause=cause, expected=SHARDS, hint=hint) from error
     files, tensors, problems = [WeightsFile(source, where)], dict[str, StoredTensor](), list[str]()
     for name in sorted({*listed.values()}):
-        if not is_file_name(name):
+        if not checkpoint_files.is_file_name(name):
             problems.append(f"{name}: a file that is not in the directory of the index")
             continue
         try:
-            file = WeightsFile(sibling_file(source, name), where)
+            file = WeightsFile(checkpoint_files.sibling_file(source, name), where)
         except OSError as error:
             problems.append(f"{name}: {error.strerror or error}")
             continue

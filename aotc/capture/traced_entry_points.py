@@ -24,6 +24,7 @@ from aotc.capture import (
     random_keys,
     trace_errors,
     trace_refusals,
+    traced_shardings,
 )
 from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.leaf_axes import Axes, Traced, find, shapes_of
@@ -39,27 +40,12 @@ from aotc.capture.profile_trace import (
     trace_profile,
 )
 from aotc.capture.symbolic_trace import Symbolic, analyze, export_module, symbols
-from aotc.capture.traced_shardings import (
-    ArrayShardings,
-    WeightShardings,
-    on_one_device,
-    shardings_of,
-)
 from aotc.capture.weight_sets import Weights
 from aotc.compile.xla import constant_nan
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec, at_once
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.schema.bundle_manifest import (
-    CompileHere,
-    DimensionPolicy,
-    DType,
-    LiftedConstant,
-    Pad,
-    Parameter,
-    Split,
-    TensorSpec,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.shard_layout import mesh_of
 from aotc_runtime.schema.size_expressions import parse_expression
@@ -85,7 +71,7 @@ def trace_entry_point(
     models: Models,
     weights: Mapping[str, Weights],
     all_sizes: Sequence[Mapping[str, int]],
-    weight_shardings: WeightShardings,
+    weight_shardings: traced_shardings.WeightShardings,
     platforms: Platforms,
 ) -> TracedEntryPoint:
     """Trace one entry point at these profiles.
@@ -110,7 +96,7 @@ def trace_entry_point(
         )
     )
     calls = [(call_at(sizes), dict(sizes)) for sizes in all_sizes]
-    on_mesh = shardings_of(manifest, name, weight_shardings, calls)
+    on_mesh = traced_shardings.shardings_of(manifest, name, weight_shardings, calls)
     with line_coverage.recording(manifest.root) as recorded:
         profiles = tuple(
             trace_profile(call, sizes, manifest.root, on_mesh, platforms) for call, sizes in calls
@@ -128,7 +114,7 @@ def trace_entry_point(
     if accepted:
         # Which axes carry which dimension does not depend on how many devices there are, and
         # symbolic sizes cannot be shown to be multiples of anything but 1.
-        with on_one_device(manifest.mesh):
+        with traced_shardings.on_one_device(manifest.mesh):
             symbolic = analyze(
                 call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root
             )
@@ -137,7 +123,9 @@ def trace_entry_point(
     inputs = _input_specs(first, leaf_axes.inputs, on_mesh)
     outputs = _output_specs(first, leaf_axes.outputs, on_mesh)
     raise_if(_policy_findings(manifest, name, inputs, outputs, symbolic))
-    compiled = [d for d, p in spec.out_of_profile.items() if isinstance(p, CompileHere)]
+    compiled = [
+        d for d, p in spec.out_of_profile.items() if isinstance(p, bundle_manifest.CompileHere)
+    ]
     exported = None
     if compiled:
         where = manifest.where("entry_points", name, "out_of_profile", compiled[0])
@@ -196,14 +184,14 @@ def _check_trees(
 
 
 def _input_specs(
-    first: TracedProfile, axes: Sequence[Axes], on_mesh: ArrayShardings | None
-) -> tuple[TensorSpec, ...]:
+    first: TracedProfile, axes: Sequence[Axes], on_mesh: traced_shardings.ArrayShardings | None
+) -> tuple[bundle_manifest.TensorSpec, ...]:
     leaves = [leaf for leaf in first.call.leaves if not leaf.is_weight]
     paths = [jax_trees.join(leaf.owner, leaf.path) for leaf in leaves]
     return tuple(
-        TensorSpec(
+        bundle_manifest.TensorSpec(
             path=path,
-            dtype=DType(str(leaf.data.dtype)),
+            dtype=bundle_manifest.DType(str(leaf.data.dtype)),
             shape=shape,
             weak_type=leaf.aval.weak_type,
             key_impl=random_keys.impl_of(leaf.aval),
@@ -214,13 +202,13 @@ def _input_specs(
 
 
 def _output_specs(
-    first: TracedProfile, axes: Sequence[Axes], on_mesh: ArrayShardings | None
-) -> tuple[TensorSpec, ...]:
+    first: TracedProfile, axes: Sequence[Axes], on_mesh: traced_shardings.ArrayShardings | None
+) -> tuple[bundle_manifest.TensorSpec, ...]:
     shardings = () if on_mesh is None else on_mesh.of_outputs(first.outputs, first.sizes)
     return tuple(
-        TensorSpec(
+        bundle_manifest.TensorSpec(
             path=path,
-            dtype=DType(str(random_keys.data_aval(leaf).dtype)),
+            dtype=bundle_manifest.DType(str(random_keys.data_aval(leaf).dtype)),
             shape=axes[index],
             weak_type=first.weak_types[index],
             key_impl=random_keys.impl_of(leaf),
@@ -232,10 +220,10 @@ def _output_specs(
 
 def _parameters(
     plan: CallPlan, spec: EntryPointSpec, manifest: BuildManifest, first: TracedProfile
-) -> tuple[Parameter, ...]:
+) -> tuple[bundle_manifest.Parameter, ...]:
     numbers = itertools.count()
     return tuple(
-        Parameter(
+        bundle_manifest.Parameter(
             name=parameter,
             kind=plan.kinds[parameter],
             tree=jax_trees.describe(
@@ -284,7 +272,7 @@ def _captured(profile: TracedProfile, where: str, root: Path, *, is_file: bool) 
 
 def _lifted_constants(
     name: str, lifted: Mapping[str, np.ndarray[Any, Any]]
-) -> tuple[LiftedConstant, ...]:
+) -> tuple[bundle_manifest.LiftedConstant, ...]:
     """Return closed-over arrays of any profile. Raises CaptureError (AOTC-E832)."""
     raise_if(
         found
@@ -292,7 +280,9 @@ def _lifted_constants(
         for found in trace_refusals.check_dtype(value.dtype, "", f"{name}, an array it closes over")
     )
     return tuple(
-        LiftedConstant(tensor=key, dtype=DType(str(value.dtype)), shape=value.shape)
+        bundle_manifest.LiftedConstant(
+            tensor=key, dtype=bundle_manifest.DType(str(value.dtype)), shape=value.shape
+        )
         for key, value in sorted(lifted.items())
     )
 
@@ -342,8 +332,8 @@ def _exported(
 def _policy_findings(
     manifest: BuildManifest,
     name: str,
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
+    inputs: Sequence[bundle_manifest.TensorSpec],
+    outputs: Sequence[bundle_manifest.TensorSpec],
     symbolic: Symbolic,
 ) -> Iterator[Finding]:
     """Yield findings for policies that the program does not support.
@@ -363,9 +353,9 @@ def _policy_findings(
 
 def _unsuited(
     dimension: str,
-    policy: DimensionPolicy,
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
+    policy: bundle_manifest.DimensionPolicy,
+    inputs: Sequence[bundle_manifest.TensorSpec],
+    outputs: Sequence[bundle_manifest.TensorSpec],
     symbolic: Symbolic,
 ) -> Iterator[tuple[str, str]]:
     """Yield causes of AOTC-E839, each with what was found."""
@@ -374,18 +364,18 @@ def _unsuited(
     for kind, spec in unknown[:1]:
         yield "output-size-is-unknown", f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
     plan = at_once(policy)
-    if isinstance(plan, Split) and not unknown:
+    if isinstance(plan, bundle_manifest.Split) and not unknown:
         for kind, spec in tensors:
             carrying = [a for a in spec.shape if dimension in parse_expression(a).names()]
             if carrying not in ([], [dimension]):
                 found = f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
                 yield "split-needs-one-axis-per-tensor", found
-    if isinstance(plan, Pad):
+    if isinstance(plan, bundle_manifest.Pad):
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):
             yield "fill-for-an-unknown-input", path
     reasons = [(d, str(r)) for d, r in (symbolic.specialized | symbolic.undetermined).items()]
-    if isinstance(policy, CompileHere) and reasons:
+    if isinstance(policy, bundle_manifest.CompileHere) and reasons:
         other, reason = reasons[0]
         cause = "function-is-not-traceable-at-symbolic-sizes"
         yield cause, reason if other == dimension else f"{reason} (of {other})"

@@ -13,13 +13,7 @@ from msgspec.structs import replace
 from aotc.base.errors import finding
 from aotc.base.stages import fixture_file
 from aotc.check.parity_process import rejected
-from aotc.check.plain_structures import (
-    PlainCall,
-    as_argument,
-    call_file,
-    differences,
-    unchanged,
-)
+from aotc.check.plain_structures import PlainCall, as_argument, call_file, differences, unchanged
 from aotc.check.trial_records import read_call
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint

@@ -20,13 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.base.errors import finding
+from aotc.check import rounding_steps
 from aotc.check.plain_structures import Node, Nothing, Passed, Spelled, leaf_of
-from aotc.check.rounding_steps import (
-    ROUNDING,
-    round_activations,
-    round_to_other_steps,
-    step_allowance,
-)
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.compile.precision.bfloat16_products import round_factors
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, with_leaves
@@ -162,7 +157,9 @@ class Function:
         """Trace it, and have it compiled while others run."""
         if self._compiled is None:
             lowered = self._lowered(self._called)
-            self._rounds = bool(operations_named(lowered.compiler_ir("stablehlo"), ROUNDING))
+            self._rounds = bool(
+                operations_named(lowered.compiler_ir("stablehlo"), rounding_steps.ROUNDING)
+            )
             self._compiled = self._compiling.submit(lowered.compile)
 
     def _lowered(self, function: Callable[[Mapping[str, Any]], Any]) -> Any:
@@ -173,7 +170,7 @@ class Function:
         # The module that is going to be compiled; no other function has it.
         if self._rounded:
             places = {p: self._rounded[n] for p, n in self._places(values) if n in self._rounded}
-            round_activations(lowered.compiler_ir("stablehlo"), places)
+            rounding_steps.round_activations(lowered.compiler_ir("stablehlo"), places)
         elif self._wide is not None:
             wide = [p for p, name in self._places(values) if name in self._wide]
             round_factors(lowered.compiler_ir("stablehlo"), wide)
@@ -185,7 +182,7 @@ class Function:
         if self._rounds and self._otherwise is None:
             # A function of its own, as jax gives a module that it knows again.
             lowered = self._lowered(lambda values: self._called(values))
-            self._rounds = round_to_other_steps(lowered.compiler_ir("stablehlo"))
+            self._rounds = rounding_steps.round_to_other_steps(lowered.compiler_ir("stablehlo"))
             self._otherwise = lowered.compile() if self._rounds else None
         if not self._rounds:
             return 0.0
@@ -193,7 +190,7 @@ class Function:
             others = _by_path(self._otherwise({**self._weights, **self.arguments(inputs)}))
         except TypeError:  # a class that is another structure with avals, as in a call
             return 0.0
-        return step_allowance(results, others)
+        return rounding_steps.step_allowance(results, others)
 
     def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
         """Return the inputs as the program's users pass them; `inputs` are the numbers, by path."""

@@ -13,35 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aotc.base.stages import CapturedEntryPoint
-from aotc.check.trial_inputs import (
-    EQUAL_ROWS,
-    FILL_ROW,
-    HIGH,
-    INFINITE_ROW,
-    KINDS,
-    LOW,
-    MIXED,
-    NAN_ROW,
-    REVERSED,
-    TrialLeaf,
-)
+from aotc.check import trial_inputs, trial_run
 from aotc.check.trial_records import FIXTURE, Array, Call, EntryTrials, Sizes, Trial
-from aotc.check.trial_run import (
-    ABOUT_FLOATS,
-    ABOUT_NUMBERS,
-    DECLARED,
-    LARGEST,
-    SMALLEST,
-    fill_of,
-    is_float,
-    shape_at,
-)
-from aotc.config.build_manifest import (
-    DimensionSpec,
-    EntryPointSpec,
-    InputLeaf,
-    at_once,
-)
+from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, InputLeaf, at_once
 from aotc_runtime.schema.bundle_manifest import Dimension, DType, Split, TensorSpec
 from aotc_runtime.schema.manifest_labels import executable_key
 from aotc_runtime.schema.size_expressions import Relation, parse_expression, parse_relation
@@ -58,8 +32,8 @@ MANY_PROFILES = 6
 
 ZERO_OR_ONE = (0, 1)
 
-HALVES = (LOW, HIGH)
-EVERY = (*HALVES, MIXED, REVERSED, FILL_ROW)
+HALVES = (trial_inputs.LOW, trial_inputs.HIGH)
+EVERY = (*HALVES, trial_inputs.MIXED, trial_inputs.REVERSED, trial_inputs.FILL_ROW)
 """Inputs beside the fixture's. Each trial costs a call, and at the smallest size below a profile it
 is least likely that a real number hides a leak, so every kind is tried there only."""
 
@@ -151,16 +125,21 @@ class _Planner(Struct, frozen=True):
         padded = {
             tensor.path: tensor.dtype
             for tensor in self.captured.inputs
-            if tensor.path not in given and shape_at(tensor, sizes) != shape_at(tensor, profile)
+            if tensor.path not in given
+            and trial_run.shape_at(tensor, sizes) != trial_run.shape_at(tensor, profile)
         }
         kinds = [(fill, FIXTURE) for fill in self._fills(dimensions)]
-        kinds += [(DECLARED, sample) for sample in samples]
+        kinds += [(trial_run.DECLARED, sample) for sample in samples]
         if not self.entry.ranges.keys().isdisjoint(padded):
             # The largest of a range may be among the fixture's numbers, and then adds nothing.
-            kinds += [(LARGEST, LOW), (SMALLEST, HIGH)]
+            kinds += [
+                (trial_run.LARGEST, trial_inputs.LOW),
+                (trial_run.SMALLEST, trial_inputs.HIGH),
+            ]
         for fill, inputs in kinds:
             filled = {
-                path: str(fill_of(self.entry, path, dtype, fill)) for path, dtype in padded.items()
+                path: str(trial_run.fill_of(self.entry, path, dtype, fill))
+                for path, dtype in padded.items()
             }
             yield Trial(self.call(sizes, inputs), dimensions, (profile,), fill, filled)
 
@@ -174,9 +153,9 @@ class _Planner(Struct, frozen=True):
             and any(not parse_expression(a).names().isdisjoint(dimensions) for a in tensor.shape)
         ]
         if not dtypes:
-            return (DECLARED,)
-        floats = ABOUT_FLOATS if any(map(is_float, dtypes)) else ()
-        return (DECLARED, *floats, *ABOUT_NUMBERS)
+            return (trial_run.DECLARED,)
+        floats = trial_run.ABOUT_FLOATS if any(map(trial_run.is_float, dtypes)) else ()
+        return (trial_run.DECLARED, *floats, *trial_run.ABOUT_NUMBERS)
 
     def split(self, name: str) -> Iterator[Trial]:
         """Yield trials with twice the same profile, and a profile with the next smaller one."""
@@ -224,7 +203,7 @@ class _Planner(Struct, frozen=True):
             for sizes in (allowed[0], allowed[-1]) if allowed else ():
                 for sample in (FIXTURE, *HALVES) if sizes == allowed[0] else (FIXTURE,):
                     call = self.call(sizes, sample)
-                    yield Trial(call, (name,), (profile,), DECLARED, beside=smallest)
+                    yield Trial(call, (name,), (profile,), trial_run.DECLARED, beside=smallest)
 
 
 def _thinned(values: range, most: int) -> list[int]:
@@ -274,9 +253,15 @@ def plan_trials(
     relations = [parse_relation(text) for text in spec.relations]
     accepted = {dimension: known.accepted for dimension, known in dimensions.items()}
     sizes = [dict(each) for each in profiles]
-    rows = (NAN_ROW, INFINITE_ROW, EQUAL_ROWS) if _has_free_rows(captured, spec) else (EQUAL_ROWS,)
+    rows = (
+        (trial_inputs.NAN_ROW, trial_inputs.INFINITE_ROW, trial_inputs.EQUAL_ROWS)
+        if _has_free_rows(captured, spec)
+        else (trial_inputs.EQUAL_ROWS,)
+    )
     planner = _Planner(captured, entry, sorted(pads), accepted, relations, sizes, rows)
-    planned = [Trial(planner.call(each, kind)) for each in sizes for kind in (FIXTURE, *KINDS)]
+    planned = [
+        Trial(planner.call(each, kind)) for each in sizes for kind in (FIXTURE, *trial_inputs.KINDS)
+    ]
     planned += planner.padded()
     for dimension, policy in spec.out_of_profile.items():
         if isinstance(at_once(policy), Split):
@@ -288,7 +273,7 @@ def _has_free_rows(captured: CapturedEntryPoint, spec: EntryPointSpec) -> bool:
     """Return whether callers may pass rows of NaN."""
     stated = {*spec.by_loader, *spec.fixtures.ranges}
     return spec.numerics != "finite" and any(
-        is_float(tensor.dtype) and tensor.path not in stated for tensor in captured.inputs
+        trial_run.is_float(tensor.dtype) and tensor.path not in stated for tensor in captured.inputs
     )
 
 
@@ -305,7 +290,7 @@ def ranges(
     integers = {
         each.path
         for each in inputs
-        if not (is_float(each.dtype) or each.dtype is DType.BOOL or each.key_impl)
+        if not (trial_run.is_float(each.dtype) or each.dtype is DType.BOOL or each.key_impl)
     }
     found = {
         path: (int(stated[path][0]), int(stated[path][1])) for path in integers & stated.keys()
@@ -322,12 +307,12 @@ def ranges(
 
 def trial_leaves(
     inputs: Sequence[TensorSpec], spec: EntryPointSpec, fixture: Mapping[str, Array]
-) -> list[TrialLeaf]:
+) -> list[trial_inputs.TrialLeaf]:
     """Describe inputs for other numbers than those of a fixture, which has them by path."""
     fills = {path: fill for pad in spec.pads.values() for path, fill in pad.fill.items()}
     declared, is_recorded = spec.leaves, spec.fixtures.file is not None
     return [
-        TrialLeaf(
+        trial_inputs.TrialLeaf(
             path=path,
             sample=fixture[path],
             bounds=spec.fixtures.ranges.get(path),

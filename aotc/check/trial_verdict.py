@@ -13,15 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aotc.base.errors import finding
-from aotc.check.trial_inputs import (
-    EQUAL_ROWS,
-    FILL_ROW,
-    HIGH,
-    INFINITE_ROW,
-    LOW,
-    NAN_ROW,
-    SPECIAL,
-)
+from aotc.check import trial_inputs
 from aotc.check.trial_records import FIXTURE, Call, EntryTrials, Outcome, Trial
 from aotc.check.trial_run import DECLARED, LARGEST, SMALLEST
 from aotc.check.trial_truth import Verdict
@@ -161,12 +153,12 @@ def _errors(difference: Difference) -> str:
 
 
 NAMES = {
-    LOW: "all low",
-    HIGH: "all high",
-    NAN_ROW: "with a row of NaN",
-    INFINITE_ROW: "with a row of infinities",
-    EQUAL_ROWS: "with equal rows",
-    FILL_ROW: "with a row like the padding",
+    trial_inputs.LOW: "all low",
+    trial_inputs.HIGH: "all high",
+    trial_inputs.NAN_ROW: "with a row of NaN",
+    trial_inputs.INFINITE_ROW: "with a row of infinities",
+    trial_inputs.EQUAL_ROWS: "with equal rows",
+    trial_inputs.FILL_ROW: "with a row like the padding",
 }
 """Kinds of inputs in messages, if not by their own names."""
 
@@ -300,7 +292,7 @@ def _excess_hint(call: Call, verdict: Verdict) -> str:
                 "write the operation in another way"
             )
     hint = "the executable is wrong: build for another engine, and report it with the program"
-    if call.inputs in SPECIAL:
+    if call.inputs in trial_inputs.SPECIAL:
         hint += '; if callers pass no such numbers, state `ranges` or `numerics = "finite"`'
     return hint
 

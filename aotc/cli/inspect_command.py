@@ -4,21 +4,19 @@ from pathlib import Path
 
 import click
 
+from aotc.cli import reference_options
 from aotc.cli.command_output import Output, command
-from aotc.cli.reference_options import (
-    BUNDLE_REFERENCE,
-    SOURCE_HELP,
-    BundleReference,
-    fetching_options,
-    open_with_notes,
-)
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
-@fetching_options
+@click.argument(
+    "bundle", type=reference_options.BUNDLE_REFERENCE, help=reference_options.SOURCE_HELP
+)
+@reference_options.fetching_options
 @command
-def inspect(out: Output, bundle: BundleReference, full: bool, ca: Path | None) -> None:
+def inspect(
+    out: Output, bundle: reference_options.BundleReference, full: bool, ca: Path | None
+) -> None:
     """Show the contents of a bundle.
 
     Shows targets, entry points with their inputs and outputs, profiles, sizes, memory and numerical
@@ -34,7 +32,7 @@ def inspect(out: Output, bundle: BundleReference, full: bool, ca: Path | None) -
     from aotc.report.inspect_report import bundle_report
     from aotc.report.report_text import print_bundle
 
-    with open_with_notes(out, bundle, None, full=full, ca=ca) as found:
+    with reference_options.open_with_notes(out, bundle, None, full=full, ca=ca) as found:
         report = bundle_report(review(found.source, None, datetime.now(UTC), found.unread))
     report["weights_hashed"] = not found.unread
     out.result(report, lambda: print_bundle(report))

@@ -6,32 +6,28 @@ from pathlib import Path
 
 import click
 
+from aotc.cli import reference_options
 from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import passing_progress
 from aotc.cli.command_registry import beside, optional
 from aotc.cli.key_option import key_options, signer_of
-from aotc.cli.reference_options import (
-    BUNDLE_REFERENCE,
-    SOURCE_HELP,
-    BundleReference,
-    ca_option,
-    trust_option,
-)
 from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
+@click.argument(
+    "bundle", type=reference_options.BUNDLE_REFERENCE, help=reference_options.SOURCE_HELP
+)
 @key_options(required=True)
-@trust_option("Trust policy that must accept earlier signatures")
+@reference_options.trust_option("Trust policy that must accept earlier signatures")
 @click.option(
     "--timestamp", default="", metavar="URL|COMMAND", help="RFC 3161 timestamp authority to use"
 )
-@ca_option
+@reference_options.ca_option
 @command
 def sign(
     out: Output,
-    bundle: BundleReference,
+    bundle: reference_options.BundleReference,
     key: str,
     passphrase_file: Path | None,
     trust: Path | None,

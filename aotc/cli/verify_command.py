@@ -5,23 +5,19 @@ from pathlib import Path
 
 import click
 
+from aotc.cli import reference_options
 from aotc.cli.command_output import FILE, Output, command, report_findings
 from aotc.cli.command_progress import passing_progress
 from aotc.cli.key_option import key_options, signer_of
-from aotc.cli.reference_options import (
-    BUNDLE_REFERENCE,
-    SOURCE_HELP,
-    BundleReference,
-    fetching_options,
-    trust_option,
-)
 from aotc.cli.target_option import target_names
 from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
-@trust_option(required=True)
+@click.argument(
+    "bundle", type=reference_options.BUNDLE_REFERENCE, help=reference_options.SOURCE_HELP
+)
+@reference_options.trust_option(required=True)
 @click.option(
     "--target",
     default="host",
@@ -33,11 +29,11 @@ from aotc_runtime.base.rendering import say
 @click.option("--channel", is_flag=True, help="Require that the policy's channel names the bundle")
 @click.option("--summary", type=FILE, help="Write a signed summary if the bundle passes")
 @key_options()
-@fetching_options
+@reference_options.fetching_options
 @command
 def verify(
     out: Output,
-    bundle: BundleReference,
+    bundle: reference_options.BundleReference,
     trust: Path,
     target: str,
     channel: bool,

@@ -6,15 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from aotc.config.field_types import (
-    Error,
-    FileText,
-    Number,
-    Size,
-    accepting,
-    is_function_reference,
-    refusal,
-)
+from aotc.config import field_types
 from aotc.config.manifest_problem import Problem, unknown_reference
 from aotc.config.toml_validation import Section
 
@@ -24,10 +16,12 @@ BEST = {"top1": 1, "topk": 1, "auc": 1, "cosine": 1, "rmse": 0, "mae": 0, "perpl
 
 
 def _metric(text: str) -> str:
-    if text in BEST or is_function_reference(text):
+    if text in BEST or field_types.is_function_reference(text):
         return text
     problem = unknown_reference((), "metric", text, BEST, 'or name a "package.module:function"')
-    raise refusal(problem.expected, problem.hint, found=problem.found, code=problem.code)
+    raise field_types.refusal(
+        problem.expected, problem.hint, found=problem.found, code=problem.code
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +39,13 @@ class EvaluationSpec(Section):
         output: Path of the result that is scored; None for the only one.
     """
 
-    data: FileText
+    data: field_types.FileText
     metric: Annotated[str, AfterValidator(_metric)]
-    k: Size | None = None
-    minimum: Number | None = None
-    maximum: Number | None = None
-    max_drop: Error | None = None
-    target: Annotated[str, accepting(bool, "a name", "leave the key out")] = "target"
+    k: field_types.Size | None = None
+    minimum: field_types.Number | None = None
+    maximum: field_types.Number | None = None
+    max_drop: field_types.Error | None = None
+    target: Annotated[str, field_types.accepting(bool, "a name", "leave the key out")] = "target"
     output: str | None = None
 
     @property
@@ -87,13 +81,13 @@ class EvaluationSpec(Section):
     @property
     def reads_function(self) -> bool:
         """Return whether a function yields the data."""
-        return is_function_reference(self.data)
+        return field_types.is_function_reference(self.data)
 
     @property
     def functions(self) -> dict[str, str]:
         """The functions of the user, by the key that names them."""
         named = {"data": self.data, "metric": self.metric}
-        return {key: text for key, text in named.items() if is_function_reference(text)}
+        return {key: text for key, text in named.items() if field_types.is_function_reference(text)}
 
     def problems(self, inputs: Collection[str], *, is_recorded: bool) -> Iterator[Problem]:
         """Yield each contradiction, with paths below the table.

@@ -30,12 +30,7 @@ _VERSION = re.compile(
 
 
 def refusal(
-    expected: str,
-    hint: str,
-    *,
-    found: str | None = None,
-    code: str = "AOTC-E805",
-    cause: str = "",
+    expected: str, hint: str, *, found: str | None = None, code: str = "AOTC-E805", cause: str = ""
 ) -> PydanticCustomError:
     """Return the error that a validator raises.
 

@@ -18,16 +18,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, TypeAdapter
 
+from aotc.config import field_types
 from aotc.config.dtype_names import OTHER_DTYPES
-from aotc.config.field_types import (
-    Arrayed,
-    FunctionReference,
-    Identifier,
-    PlainValue,
-    accepting,
-    is_identifier,
-    refusal,
-)
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.toml_validation import DEFERRED, Section
 from aotc_runtime.base.suggestions import did_you_mean
@@ -50,7 +42,7 @@ def _axis(raw: object) -> int | str:
     if isinstance(raw, str) or (type(raw) is int and raw >= 0):
         return raw
     expected = "an integer of at least 0, or the name of a dimension"
-    raise refusal(expected, "write the size of the axis")
+    raise field_types.refusal(expected, "write the size of the axis")
 
 
 _Axis = Annotated[int | str, PlainValidator(_axis)]
@@ -65,7 +57,7 @@ def _dtype(raw: object) -> DType | KeyImpl:
     known = [*(() if is_key else DType), *KEY_DTYPES]
     meant = OTHER_DTYPES.get(raw) if isinstance(raw, str) else None
     hint = f"did you mean `{meant}`?" if meant else did_you_mean(raw, known, _DTYPE_HINT)
-    raise refusal(f"one of: {', '.join(known)}", hint)
+    raise field_types.refusal(f"one of: {', '.join(known)}", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +69,7 @@ class InputLeaf(Section):
     the dtype comes from the entry point's model file.
     """
 
-    shape: Annotated[tuple[_Axis, ...], Arrayed, Field(description=_ARRAY_HINT)]
+    shape: Annotated[tuple[_Axis, ...], field_types.Arrayed, Field(description=_ARRAY_HINT)]
     stated: Annotated[DType | KeyImpl | None, PlainValidator(_dtype), Field(alias="dtype")] = None
 
     @property
@@ -94,8 +86,8 @@ class InputLike(Section):
     A string in `arguments` names a dimension, whose size is passed; other values stay.
     """
 
-    function: Annotated[FunctionReference, Field(alias="like")]
-    arguments: Mapping[Identifier, PlainValue] = field(default_factory=dict)
+    function: Annotated[field_types.FunctionReference, Field(alias="like")]
+    arguments: Mapping[field_types.Identifier, field_types.PlainValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +118,14 @@ def _tree(raw: object) -> InputTree:
         case dict():
             return InputDict(_ITEMS.validate_python(raw))
     expected = f"{_ARRAY_EXAMPLE}, or a table or an array of such"
-    raise refusal(expected, "give the input's shape and dtype")
+    raise field_types.refusal(expected, "give the input's shape and dtype")
 
 
 def _input(raw: object) -> InputTree:
     tree = _tree(raw)
     if next(leaf_paths(tree, ""), None) is None:
         hint = f"write {_ARRAY_EXAMPLE}, or remove the parameter"
-        raise refusal("at least one array", hint, found=spell(raw))
+        raise field_types.refusal("at least one array", hint, found=spell(raw))
     return tree
 
 
@@ -144,7 +136,7 @@ def is_step(key: str) -> bool:
 
 _Step = Annotated[
     str,
-    accepting(
+    field_types.accepting(
         is_step,
         "a key of printable ASCII characters without '/'",
         "leaf paths join the keys with '/'; choose another key",
@@ -199,7 +191,7 @@ def check_input(
 def _undeclared(path: KeyPath, name: str, dimensions: Collection[str]) -> Iterator[Problem]:
     if name not in dimensions:
         hint = f"declare [dimensions.{name}]"
-        if not is_identifier(name):
+        if not field_types.is_identifier(name):
             hint = "use a size or the name of a dimension; expressions are not possible here"
         yield unknown_reference(path, "dimension", name, dimensions, hint)
 

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationInfo
 
 from aotc.base.evidence import LIBRARIES
+from aotc.config import precision_specs
 from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.config.field_types import (
@@ -38,13 +39,6 @@ from aotc.config.field_types import (
 )
 from aotc.config.input_specs import Input, InputLeaf, InputLike, all_leaves, dimensions_of
 from aotc.config.manifest_problem import Problem
-from aotc.config.precision_specs import (
-    FLOAT32,
-    ChosenPrecision,
-    PrecisionName,
-    PrecisionNames,
-    PrecisionSpec,
-)
 from aotc.config.routing_policies import PolicyValue, at_once
 from aotc.config.sharding_specs import Shardings
 from aotc.config.toml_validation import Section
@@ -296,7 +290,7 @@ class EntryPointSpec(Section):
     numerics: Literal["ieee", "finite"] = "ieee"
     fixtures: FixtureSpec = FixtureSpec()
     evaluation: EvaluationSpec | None = None
-    precision: PrecisionNames = ()
+    precision: precision_specs.PrecisionNames = ()
 
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
@@ -493,9 +487,9 @@ class ManifestKeys(Section):
     enable_x64: bool = False
     weights: Annotated[Mapping[WeightsName, WeightsSpec], ByName] = field(default_factory=dict)
     dimensions: Annotated[Mapping[Identifier, DimensionSpec], ByName] = field(default_factory=dict)
-    precision: Annotated[Mapping[PrecisionName, PrecisionSpec], ByName] = field(
-        default_factory=dict
-    )
+    precision: Annotated[
+        Mapping[precision_specs.PrecisionName, precision_specs.PrecisionSpec], ByName
+    ] = field(default_factory=dict)
     mesh: Annotated[
         Mapping[Identifier, Size],
         accepting(
@@ -532,7 +526,7 @@ class BuildManifest(ManifestKeys):
     root: Path
     text: bytes
     lines: Mapping[KeyPath, int]
-    chosen: Mapping[str, ChosenPrecision] = field(default_factory=dict)
+    chosen: Mapping[str, precision_specs.ChosenPrecision] = field(default_factory=dict)
 
     def profiles(self, entry_point: str, target: str) -> tuple[Sizes, ...]:
         """Return the compiled profiles of an entry point, sorted.
@@ -556,13 +550,13 @@ class BuildManifest(ManifestKeys):
             for sizes in self.profiles(name, target)
         )
 
-    def precision_of(self, entry_point: str) -> tuple[str, PrecisionSpec] | None:
+    def precision_of(self, entry_point: str) -> tuple[str, precision_specs.PrecisionSpec] | None:
         """Return the name and settings of an entry point's precision; None if nothing changes.
 
         Of a list it is the chosen one, or the first.
         """
-        stated = self.entry_points[entry_point].precision or (FLOAT32,)
-        chosen = self.chosen.get(entry_point, ChosenPrecision(stated[0]))
+        stated = self.entry_points[entry_point].precision or (precision_specs.FLOAT32,)
+        chosen = self.chosen.get(entry_point, precision_specs.ChosenPrecision(stated[0]))
         if chosen.precision not in self.precision:
             return None
         spec = self.precision[chosen.precision]

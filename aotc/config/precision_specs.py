@@ -7,15 +7,8 @@ from typing import Annotated, Final, Literal
 from msgspec import Struct
 from pydantic import BeforeValidator
 
+from aotc.config import field_types
 from aotc.config.evaluation_specs import EvaluationSpec
-from aotc.config.field_types import (
-    Arrayed,
-    Distinct,
-    Name,
-    Size,
-    accepting,
-    at_least_one,
-)
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.toml_validation import Section
 from aotc_runtime.formats.toml_source import KeyPath
@@ -28,13 +21,13 @@ INT4_GROUP = 64
 """The default of `group` for weights of 4 bits."""
 
 PrecisionName = Annotated[
-    Name,
-    accepting(
+    field_types.Name,
+    field_types.accepting(
         lambda v: v != FLOAT32, f"a name other than {FLOAT32}", f"{FLOAT32} needs no declaration"
     ),
 ]
 
-KeepPattern = Annotated[str, accepting(bool, "a pattern of weight names", "remove it")]
+KeepPattern = Annotated[str, field_types.accepting(bool, "a pattern of weight names", "remove it")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +45,8 @@ class PrecisionSpec(Section):
 
     weights: Literal["float32", "int8", "int4"] = "float32"
     compute: Literal["float32", "bfloat16"] = "float32"
-    group: Size | None = None
-    keep: Annotated[tuple[KeepPattern, ...], Arrayed, Distinct] = ()
+    group: field_types.Size | None = None
+    keep: Annotated[tuple[KeepPattern, ...], field_types.Arrayed, field_types.Distinct] = ()
     activations: Literal["none", "dynamic", "static"] = "none"
 
     @property
@@ -110,11 +103,11 @@ def _listed(raw: object) -> object:
 
 
 PrecisionNames = Annotated[
-    tuple[Name, ...],
-    Arrayed,
-    Distinct,
+    tuple[field_types.Name, ...],
+    field_types.Arrayed,
+    field_types.Distinct,
     BeforeValidator(_listed),
-    at_least_one("at least one precision", f'leave the key out for "{FLOAT32}"'),
+    field_types.at_least_one("at least one precision", f'leave the key out for "{FLOAT32}"'),
 ]
 """The precisions of an entry point, as one name or a list."""
 

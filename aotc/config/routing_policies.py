@@ -19,15 +19,7 @@ import numpy as np
 from msgspec import UNSET
 from pydantic import PlainValidator, TypeAdapter
 
-from aotc.config.field_types import (
-    IDENTIFIER_EXPECTED,
-    ByName,
-    Size,
-    accepting,
-    is_identifier,
-    refusal,
-    refused,
-)
+from aotc.config import field_types
 from aotc.config.input_specs import InputLeaf, InputLike, InputTree, all_leaves
 from aotc.config.manifest_problem import Problem, show, spell, unknown_reference
 from aotc.config.toml_validation import Section
@@ -60,12 +52,17 @@ def passing_hint(parameter: str, leaf: InputLeaf) -> str | None:
 
 def _fill(raw: object) -> Fill:
     if not isinstance(raw, bool | int | float):
-        raise refusal("a number, true or false", "correct the fill")
+        raise field_types.refusal("a number, true or false", "correct the fill")
     return raw
 
 
 _Parameter = Annotated[
-    str, accepting(lambda v: not v or is_identifier(v), IDENTIFIER_EXPECTED, "choose another name")
+    str,
+    field_types.accepting(
+        lambda v: not v or field_types.is_identifier(v),
+        field_types.IDENTIFIER_EXPECTED,
+        "choose another name",
+    ),
 ]
 
 
@@ -87,8 +84,8 @@ class _PadTable(Section):
     """
 
     policy: Literal["pad"]
-    fill: Annotated[Mapping[str, Annotated[Fill, PlainValidator(_fill)]], ByName] = field(
-        default_factory=dict
+    fill: Annotated[Mapping[str, Annotated[Fill, PlainValidator(_fill)]], field_types.ByName] = (
+        field(default_factory=dict)
     )
     mask: _Parameter = ""
     length: _Parameter = ""
@@ -103,7 +100,7 @@ def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None
     written = raw if isinstance(raw, dict) else {"policy": raw}
     if "policy" not in written:
         hint = 'write { policy = "pad", … }'
-        raise refused([Problem("AOTC-E804", ("policy",), hint)])
+        raise field_types.refused([Problem("AOTC-E804", ("policy",), hint)])
     policy = written["policy"]
     if isinstance(policy, str) and policy in tables:
         return tables[policy].validate_python(written).asked()
@@ -119,7 +116,7 @@ def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None
         ),
         found=show(policy),
     )
-    raise refused([problem])
+    raise field_types.refused([problem])
 
 
 _AT_ONCE: Mapping[str, _Table] = {
@@ -141,8 +138,8 @@ class _CompileTable(Section):
     meanwhile: Annotated[
         Pad | Split | None, PlainValidator(lambda raw: at_once(_policy(raw, _AT_ONCE)))
     ] = None
-    most: Size = 8
-    seconds: Size = 60
+    most: field_types.Size = 8
+    seconds: field_types.Size = 60
 
     def asked(self) -> CompileHere:
         until = UNSET if self.meanwhile is None else self.meanwhile

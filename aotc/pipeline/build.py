@@ -20,13 +20,9 @@ from aotc.base.workers import worker_environment
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Materials, provenance
 from aotc.bundle.sign.signer import Signer
+from aotc.bundle.write import output_paths
 from aotc.bundle.write.atomic_files import prepared
 from aotc.bundle.write.bundle_writer import Form, TargetParts, assemble, pack, require_place
-from aotc.bundle.write.output_paths import (
-    BILL_OF_MATERIALS,
-    require_disjoint_outputs,
-    require_file_place,
-)
 from aotc.bundle.write.output_paths import Kind as FileKind
 from aotc.capture.file_digests import changed
 from aotc.capture.installed_packages import packages_behind
@@ -34,19 +30,10 @@ from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TunedTarget, TuningFile
-from aotc.pipeline import build_notes, build_tuning, code_identity
+from aotc.pipeline import build_notes, build_stages, build_tuning, code_identity
 from aotc.pipeline.asset_files import read_assets
 from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
 from aotc.pipeline.build_plan import resolve_candidates
-from aotc.pipeline.build_stages import (
-    BuildRun,
-    Compiled,
-    Request,
-    capture_and_compile,
-    check,
-    open_run,
-    tune_targets,
-)
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import OpenCompilers, on_this_host
 from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
@@ -152,10 +139,12 @@ def build(
     path = output or Path(f"{manifest.name}-{manifest.version}.aotb")
     require_place(path, form)
     if save_tuning:
-        require_file_place(save_tuning, TUNING_FILE)
+        output_paths.require_file_place(save_tuning, TUNING_FILE)
     if sbom:
-        require_file_place(sbom, BILL_OF_MATERIALS)
-    require_disjoint_outputs(path, [place for place in (sbom, save_tuning) if place is not None])
+        output_paths.require_file_place(sbom, output_paths.BILL_OF_MATERIALS)
+    output_paths.require_disjoint_outputs(
+        path, [place for place in (sbom, save_tuning) if place is not None]
+    )
     if precisions is not None:
         manifest = replace(manifest, chosen=precisions)
     elif isinstance(tuning, Recorded):
@@ -175,13 +164,15 @@ def build(
     else:
         _require_one_precision(manifest)
     request = resolve(manifest, targets, tuning, keep_going=keep_going)
-    with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
-        program, compiled = capture_and_compile(run)
+    with build_stages.open_run(
+        request, cache, jobs, compilers, on_stage, on_output, on_done
+    ) as run:
+        program, compiled = build_stages.capture_and_compile(run)
         notes = [*build_notes.program_notes(program)]
         parts = Assembler(manifest, program, run.built_with, run.scratch, request.assets)
         if tuning and not isinstance(tuning, Recorded):
-            compiled = tune_targets(run, tuning, program, compiled, parts)
-        checked, compiled = check(run, program, compiled, parts)
+            compiled = build_stages.tune_targets(run, tuning, program, compiled, parts)
+        checked, compiled = build_stages.check(run, program, compiled, parts)
         if before_packing:
             with run.stage("again"):
                 on_stage("again", 0, 0)
@@ -256,7 +247,9 @@ def _require_one_precision(manifest: BuildManifest) -> None:
             raise refusal("AOTC-E805", where, found, expected="one precision", hint=hint)
 
 
-def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) -> TuningFile:
+def _tuning_file(
+    run: build_stages.BuildRun, program: CapturedProgram, compiled: build_stages.Compiled
+) -> TuningFile:
     untuned_targets, targets = run.request.untuned_targets, dict[str, TunedTarget]()
     for target in compiled.whole:
         platforms, choice = compiled.platforms(target), compiled.chosen.get(target.name, UNSET)
@@ -280,7 +273,7 @@ def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) ->
 
 
 def _materials(
-    run: BuildRun,
+    run: build_stages.BuildRun,
     program: CapturedProgram,
     tuning: TuningFile | None,
     builder: str,
@@ -321,7 +314,7 @@ def resolve(
     tuning: build_tuning.Tuning | None,
     *,
     keep_going: bool,
-) -> Request:
+) -> build_stages.Request:
     """Return a build request. Raises the errors of `build` about targets and tuning files."""
     names = tuple(targets) or manifest.targets
     asked = [
@@ -329,7 +322,7 @@ def resolve(
         for each in resolve_candidates(manifest, targets)
     ]
     resolved = tuple(engines[0] for engines, _ in asked)
-    return Request(
+    return build_stages.Request(
         manifest=manifest,
         assets=read_assets(manifest),
         names=names,

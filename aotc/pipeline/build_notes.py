@@ -8,13 +8,7 @@ from msgspec import UNSET
 from aotc.base.stages import CapturedProgram
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.formats.safetensors_reader import tensor_views
-from aotc_runtime.schema.bundle_manifest import (
-    BundleManifest,
-    ParityNotRun,
-    Split,
-    WeightArgument,
-    engine_of,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.manifest_labels import without_compiling
 
 _OUTPUTS = "outputs/"
@@ -114,7 +108,7 @@ _WHOLE = frozenset({
 """Operators of ONNX Runtime that take quantized weights as they are."""
 
 
-def target_notes(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
+def target_notes(manifests: Mapping[str, bundle_manifest.BundleManifest]) -> Iterator[str]:
     """Yield notes on each target.
 
     They are on `split` dimensions that no two profiles can serve, metrics that do not run here,
@@ -129,22 +123,26 @@ def target_notes(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
         }
         for name, entry_point in manifest.entry_points.items():
             for dimension, policy in without_compiling(entry_point).items():
-                if isinstance(policy, Split) and not policy.proof:
+                if isinstance(policy, bundle_manifest.Split) and not policy.proof:
                     yield (
                         f"no call of {name} is split along {dimension} for {target}: no sum of "
                         "two profiles is an accepted size; widen `range`, or add smaller profiles"
                     )
             for each in entry_point.evaluations or ():
-                if isinstance(each.result, ParityNotRun):
+                if isinstance(each.result, bundle_manifest.ParityNotRun):
                     yield (
                         f"{name} for {target}: {each.metric} was not evaluated, since this host "
                         f"cannot run it ({each.result.reason})"
                     )
             found = {
-                (engine_of(profile.platform or manifest.target.platform), quantized[key], rounds)
+                (
+                    bundle_manifest.engine_of(profile.platform or manifest.target.platform),
+                    quantized[key],
+                    rounds,
+                )
                 for profile in entry_point.profiles
                 for argument in profile.arguments
-                if isinstance(argument, WeightArgument)
+                if isinstance(argument, bundle_manifest.WeightArgument)
                 and (key := (argument.set, argument.tensor)) in quantized
                 and _WHOLE.isdisjoint(profile.thunks)
                 for rounds in [bool(profile.precision and profile.precision.activations)]

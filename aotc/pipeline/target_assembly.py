@@ -32,34 +32,11 @@ from aotc.pipeline.scratch_folder import Scratch, digest_of
 from aotc_runtime.base import canonical_json
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.safetensors_reader import read_tensors
-from aotc_runtime.schema.bundle_manifest import (
-    FIRST_VERSION,
-    SECOND_VERSION,
-    BlobRef,
-    BuiltWith,
-    BundleManifest,
-    CompileHere,
-    DimensionPolicy,
-    EntryPoint,
-    Evaluation,
-    Mesh,
-    ParityNotRun,
-    Precision,
-    ProfileRecord,
-    Requirements,
-    Sharding,
-    Symbolic,
-    Target,
-    Tolerance,
-    Trial,
-    TrialRan,
-    WeightSet,
-    WeightTensor,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
 from aotc_runtime.system.streamed_bundle import pass_file
 
-NOT_YET = ParityNotRun(reason="parity runs after packing")
+NOT_YET = bundle_manifest.ParityNotRun(reason="parity runs after packing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +65,7 @@ class Assembler:
         self,
         manifest: BuildManifest,
         program: CapturedProgram,
-        built_with: Mapping[str, BuiltWith],
+        built_with: Mapping[str, bundle_manifest.BuiltWith],
         scratch: Scratch,
         assets: AssetFiles,
     ) -> None:
@@ -103,7 +80,7 @@ class Assembler:
 
     def assemble(
         self,
-        target: Target,
+        target: bundle_manifest.Target,
         executables: Mapping[ExecutableKey, Executable],
         chosen: EngineChoice | None = None,
         fallbacks: Sequence[EngineFallback] = (),
@@ -158,8 +135,10 @@ class Assembler:
         needs = requirements(
             target, built_with, entry_points, executables.values(), weight_sets, mesh
         )
-        manifest = BundleManifest(
-            format_version=SECOND_VERSION if is_second else FIRST_VERSION,
+        manifest = bundle_manifest.BundleManifest(
+            format_version=bundle_manifest.SECOND_VERSION
+            if is_second
+            else bundle_manifest.FIRST_VERSION,
             name=self._manifest.name,
             version=self._manifest.version,
             target=target,
@@ -191,14 +170,14 @@ def proven(
     assembled: AssembledTarget,
     ran: Ran,
     tried: Sequence[TriedEntry],
-    evaluations: Mapping[str, Evaluation],
+    evaluations: Mapping[str, bundle_manifest.Evaluation],
 ) -> TargetParts:
     """Return the parts of a target with what its executables did, and the proofs of its policies.
 
     `tried` has its trials in plain JAX; `evaluations` are by entry point.
     """
     parts = assembled.parts
-    by = TrialRan.PLAIN_JAX if ran.not_run else TrialRan.EXECUTABLE
+    by = bundle_manifest.TrialRan.PLAIN_JAX if ran.not_run else bundle_manifest.TrialRan.EXECUTABLE
     fixtures = {
         o.trial.call.key: parity_of(o.difference) for o in ran.outcomes if o.trial.is_fixture
     }
@@ -240,12 +219,12 @@ def _weight_blobs(program: CapturedProgram, scratch: Scratch) -> dict[str, tuple
 def _profile(
     profile: CapturedProfile,
     executable: Executable,
-    refs: tuple[BlobRef, BlobRef, BlobRef],
-    target: Target,
-) -> ProfileRecord:
+    refs: tuple[bundle_manifest.BlobRef, bundle_manifest.BlobRef, bundle_manifest.BlobRef],
+    target: bundle_manifest.Target,
+) -> bundle_manifest.ProfileRecord:
     """Return the record of a profile; `refs` are its module, executable and fixture."""
     module, code, fixture = refs
-    return ProfileRecord(
+    return bundle_manifest.ProfileRecord(
         sizes=profile.sizes,
         input_shapes=profile.input_shapes,
         output_shapes=profile.output_shapes,
@@ -267,25 +246,27 @@ def _profile(
     )
 
 
-def _precision(captured: CapturedEntryPoint) -> Precision | UnsetType:
+def _precision(captured: CapturedEntryPoint) -> bundle_manifest.Precision | UnsetType:
     if captured.precision is None:
         return UNSET
     applied = captured.precision
     activations = UNSET if applied.activations == "none" else applied.activations
-    return Precision(name=applied.name, weights=applied.weights, activations=activations)
+    return bundle_manifest.Precision(
+        name=applied.name, weights=applied.weights, activations=activations
+    )
 
 
 def _entry_point(
     captured: CapturedEntryPoint,
     spec: EntryPointSpec,
     allowance: float,
-    profiles: tuple[ProfileRecord, ...],
-    symbolic: Symbolic | None,
-) -> EntryPoint:
+    profiles: tuple[bundle_manifest.ProfileRecord, ...],
+    symbolic: bundle_manifest.Symbolic | None,
+) -> bundle_manifest.EntryPoint:
     atol = spec.tolerance.atol
     if allowance:
         atol = float(f"{atol + allowance:.3g}")
-    return EntryPoint(
+    return bundle_manifest.EntryPoint(
         function=captured.function,
         parameters=captured.parameters,
         inputs=captured.inputs,
@@ -296,7 +277,7 @@ def _entry_point(
         out_of_profile=dict(spec.out_of_profile),
         bound=captured.bound,
         static=captured.static,
-        tolerance=Tolerance(rtol=repr(spec.tolerance.rtol), atol=repr(atol)),
+        tolerance=bundle_manifest.Tolerance(rtol=repr(spec.tolerance.rtol), atol=repr(atol)),
         lifted=captured.lifted,
         profiles=profiles,
         specialized=captured.specialized,
@@ -305,12 +286,12 @@ def _entry_point(
     )
 
 
-def _symbolic(captured: CapturedEntryPoint, blobs: list[Blob]) -> Symbolic | None:
+def _symbolic(captured: CapturedEntryPoint, blobs: list[Blob]) -> bundle_manifest.Symbolic | None:
     if captured.symbolic is None:
         return None
     blob = Blob(captured.symbolic.module.artifact, oci_layout.MODULE_TYPE)
     blobs.append(blob)
-    return Symbolic(
+    return bundle_manifest.Symbolic(
         module=blob.ref(),
         arguments=captured.symbolic.arguments,
         stablehlo=captured.symbolic.module.stablehlo_version,
@@ -329,13 +310,16 @@ def _packed(program: CapturedProgram, name: str) -> set[str]:
 
 
 def _weight_set(
-    blobs: Sequence[Blob], origin: str, shardings: Mapping[str, Sharding], packed: Collection[str]
-) -> WeightSet:
-    return WeightSet(
+    blobs: Sequence[Blob],
+    origin: str,
+    shardings: Mapping[str, bundle_manifest.Sharding],
+    packed: Collection[str],
+) -> bundle_manifest.WeightSet:
+    return bundle_manifest.WeightSet(
         blobs=tuple(blob.ref() for blob in blobs),
         origin=origin,
         tensors=tuple(
-            WeightTensor(
+            bundle_manifest.WeightTensor(
                 name=name,
                 dtype=info.dtype,
                 shape=info.shape,
@@ -416,13 +400,13 @@ def with_trials(evidence: Evidence, ran: Ran, tried: Sequence[TriedEntry]) -> Ev
 
 
 def requirements(
-    target: Target,
-    built_with: BuiltWith,
-    entry_points: Mapping[str, EntryPoint],
+    target: bundle_manifest.Target,
+    built_with: bundle_manifest.BuiltWith,
+    entry_points: Mapping[str, bundle_manifest.EntryPoint],
     executables: Collection[Executable],
-    weights: Mapping[str, WeightSet],
-    mesh: Mesh | UnsetType,
-) -> Requirements:
+    weights: Mapping[str, bundle_manifest.WeightSet],
+    mesh: bundle_manifest.Mesh | UnsetType,
+) -> bundle_manifest.Requirements:
     """Return the requirements of all executables together; `built_with` covers their compilers."""
     largest = max(
         call_bytes(profile, entry_point.inputs, mesh)
@@ -436,7 +420,7 @@ def requirements(
         for platform in other_platforms(target, [each.platform for each in executables])
         if (needs := kind_of(platform).requirements(target, built_with, 0)) is not UNSET
     }
-    return Requirements(
+    return bundle_manifest.Requirements(
         platform=target.platform,
         architecture=target.triple.partition("-")[0],
         isa=tuple(sorted({feature for e in executables for feature in e.isa})),
@@ -448,14 +432,16 @@ def requirements(
     )
 
 
-def other_platforms(target: Target, platforms: Iterable[str]) -> list[str]:
+def other_platforms(target: bundle_manifest.Target, platforms: Iterable[str]) -> list[str]:
     """Return other platforms of executables, sorted; "" also stands for the target's own."""
     return sorted({*platforms} - {"", target.platform})
 
 
 def made_by(
-    built_with: Mapping[str, BuiltWith], target: Target, platforms: Iterable[str]
-) -> BuiltWith:
+    built_with: Mapping[str, bundle_manifest.BuiltWith],
+    target: bundle_manifest.Target,
+    platforms: Iterable[str],
+) -> bundle_manifest.BuiltWith:
     """Return the toolchain of a target with executables for these platforms, from each one's."""
     others = [built_with[platform] for platform in other_platforms(target, platforms)]
     own = built_with[target.platform]
@@ -465,8 +451,10 @@ def made_by(
     return replace(own, tools=dict(sorted(tools.items())))
 
 
-def _proven(policy: DimensionPolicy, proof: tuple[Trial, ...]) -> DimensionPolicy:
-    if not isinstance(policy, CompileHere):
+def _proven(
+    policy: bundle_manifest.DimensionPolicy, proof: tuple[bundle_manifest.Trial, ...]
+) -> bundle_manifest.DimensionPolicy:
+    if not isinstance(policy, bundle_manifest.CompileHere):
         return replace(policy, proof=proof)
     if policy.meanwhile is UNSET:
         return policy

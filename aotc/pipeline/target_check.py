@@ -8,13 +8,7 @@ from aotc.base.stages import CompileJob, Module
 from aotc.compile.compiler_registry import kind_of
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.engines.engine_survey import detect_all
-from aotc_runtime.schema.bundle_manifest import (
-    FIRST_VERSION,
-    BuiltWith,
-    BundleManifest,
-    Requirements,
-    Target,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.system import processor_check
 from aotc_runtime.verification.host_compatibility import check_host
 
@@ -29,7 +23,7 @@ class TargetCheck:
     requires. `notes` tell more about the target with this jaxlib.
     """
 
-    target: Target
+    target: bundle_manifest.Target
     compiler: tuple[Finding, ...]
     jaxlib: str
     seconds: float
@@ -38,7 +32,7 @@ class TargetCheck:
     notes: tuple[str, ...]
 
 
-def check_target(target: Target) -> TargetCheck:
+def check_target(target: bundle_manifest.Target) -> TargetCheck:
     """Compile a trivial program for a target, and compare the target with this host.
 
     Raises IncompatibleHostError (AOTC-E506) where jaxlib itself cannot run, and CompileError
@@ -82,14 +76,16 @@ def _module(platform: str) -> Module:
     return portable(traced.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo"))
 
 
-def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:
+def _bundle_for(
+    target: bundle_manifest.Target, built_with: bundle_manifest.BuiltWith
+) -> bundle_manifest.BundleManifest:
     """Return the requirements of every bundle for the target."""
-    return BundleManifest(
-        format_version=FIRST_VERSION,
+    return bundle_manifest.BundleManifest(
+        format_version=bundle_manifest.FIRST_VERSION,
         name="any",
         version="bundle",
         target=target,
-        requires=Requirements(
+        requires=bundle_manifest.Requirements(
             platform=target.platform,
             architecture=target.triple.partition("-")[0],
             isa=target.features,

@@ -17,14 +17,7 @@ from aotc_runtime.base.canonical_json import decoder
 from aotc_runtime.formats.certificate_predicate import Certificate
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.formats.slsa_provenance import Provenance
-from aotc_runtime.schema import pytrees
-from aotc_runtime.schema.bundle_manifest import (
-    BundleManifest,
-    EntryPoint,
-    TensorSpec,
-    engine_name,
-    engine_of,
-)
+from aotc_runtime.schema import bundle_manifest, pytrees
 from aotc_runtime.schema.shard_layout import mesh_report
 from aotc_runtime.schema.tensor_text import tensor_text
 
@@ -122,7 +115,7 @@ def _certificate(claim: Claim) -> dict[str, Any]:
 
 
 def manifest_report(
-    manifest: BundleManifest,
+    manifest: bundle_manifest.BundleManifest,
     evidence: Evidence | None = None,
     lines: Mapping[str, EntryPointLines] = MappingProxyType({}),
 ) -> dict[str, Any]:
@@ -135,8 +128,8 @@ def manifest_report(
     refused = (evidence.refused or ()) if evidence else ()
     return {
         "target": msgspec.to_builtins(manifest.target),
-        "engine": engine_name(manifest.target),
-        "engines": [engine_of(each) for each in manifest.platforms],
+        "engine": bundle_manifest.engine_name(manifest.target),
+        "engines": [bundle_manifest.engine_of(each) for each in manifest.platforms],
         **_stated(engine_choice=chosen, engines_refused=refused),
         "requires": msgspec.to_builtins(manifest.requires),
         "built_with": msgspec.to_builtins(manifest.built_with),
@@ -162,7 +155,9 @@ def manifest_report(
 
 
 def _entry_point(
-    entry_point: EntryPoint, evidence: EntryPointEvidence | None, manifest: BundleManifest
+    entry_point: bundle_manifest.EntryPoint,
+    evidence: EntryPointEvidence | None,
+    manifest: bundle_manifest.BundleManifest,
 ) -> dict[str, Any]:
     return {
         "function": entry_point.function,
@@ -181,7 +176,7 @@ def _entry_point(
         "profiles": [
             {
                 "sizes": profile.sizes,
-                "engine": engine_of(manifest.platform_of(profile)),
+                "engine": bundle_manifest.engine_of(manifest.platform_of(profile)),
                 "executable_bytes": profile.executable.size,
                 "module_bytes": profile.module.size,
                 "memory": {
@@ -219,7 +214,7 @@ def _stated(**facts: Any) -> dict[str, Any]:
     return {name: msgspec.to_builtins(value) for name, value in facts.items() if value}
 
 
-def structures(entry_point: EntryPoint) -> dict[str, str]:
+def structures(entry_point: bundle_manifest.EntryPoint) -> dict[str, str]:
     """Return the structure of each parameter and of the result, except for single arrays.
 
     As "State(step=weak int32[], params={'w': float32[2, 3]})", by parameter and "result".
@@ -234,7 +229,7 @@ def structures(entry_point: EntryPoint) -> dict[str, str]:
     return found
 
 
-def structure_text(tree: pytrees.Tree, specs: Sequence[TensorSpec]) -> str:
+def structure_text(tree: pytrees.Tree, specs: Sequence[bundle_manifest.TensorSpec]) -> str:
     """Return a structure with its classes' names, and its leaves' dtypes and shapes."""
 
     def joined(items: Sequence[pytrees.Tree]) -> str:

@@ -16,14 +16,7 @@ from aotc.base.constants import EVERYTHING, NOT_SET, SET
 from aotc.report.sizes_report import masks_and_lengths, shapes_lines
 from aotc_runtime.base.rendering import printable, say
 from aotc_runtime.formats.in_toto import SBOM_TYPE
-from aotc_runtime.schema.bundle_manifest import (
-    XLA,
-    CudaDevice,
-    Target,
-    TargetDevice,
-    TpuDevice,
-    engine_name,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.manifest_labels import sizes_text
 
 if TYPE_CHECKING:
@@ -126,7 +119,10 @@ def _runs_with(target: Mapping[str, Any]) -> str:
     requires = target["requires"]
     beside = requires.get("engines", {}).values()
     packages = [{"plugin": "jaxlib", "accepts_plugin": target["accepts_jaxlib"]}, *beside]
-    if engine_name(msgspec.convert(target["target"], Target)) != XLA:
+    if (
+        bundle_manifest.engine_name(msgspec.convert(target["target"], bundle_manifest.Target))
+        != bundle_manifest.XLA
+    ):
         packages[0] = requires["device"]
     return ", ".join(f"{p['plugin']} {' or '.join(p['accepts_plugin'])}" for p in packages)
 
@@ -405,7 +401,7 @@ def print_build(built: Built, *, verbose: bool) -> None:
         page.line(f"note    {count(len(report['diagnostics']), 'compilation')} had remarks; see -v")
 
 
-def _processor(target: Target) -> tuple[tuple[str, str], ...]:
+def _processor(target: bundle_manifest.Target) -> tuple[tuple[str, str], ...]:
     return (
         ("processor", target.cpu),
         ("features", " ".join(target.features)),
@@ -414,17 +410,17 @@ def _processor(target: Target) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _device(device: TargetDevice) -> tuple[tuple[str, str], ...]:
+def _device(device: bundle_manifest.TargetDevice) -> tuple[tuple[str, str], ...]:
     match device:
-        case CudaDevice():
+        case bundle_manifest.CudaDevice():
             changed = "".join(f", {key} {value}" for key, value in device.changes.items())
             what = f"{device.description}{changed}, compute capability {device.compute_capability}"
-        case TpuDevice():
+        case bundle_manifest.TpuDevice():
             what = device.topology
     return (("device", what), ("runs on", ", ".join(device.kinds)))
 
 
-def print_target(target: Target) -> None:
+def print_target(target: bundle_manifest.Target) -> None:
     """Print the text of `aotc targets show`."""
     page = _Page()
     for name, value in (

@@ -6,17 +6,11 @@ from typing import Any
 import msgspec
 
 from aotc.base.errors import refusal
-from aotc_runtime.schema.bundle_manifest import (
-    CompileHere,
-    DimensionPolicy,
-    EntryPoint,
-    Split,
-    Trial,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.fallback_policies import policies_of
 
 
-def shapes_report(entry_point: EntryPoint) -> dict[str, Any]:
+def shapes_report(entry_point: bundle_manifest.EntryPoint) -> dict[str, Any]:
     """Relations, policies by dimension with their proof in short, specialised dimensions."""
     return {
         "relations": list(entry_point.relations),
@@ -26,18 +20,18 @@ def shapes_report(entry_point: EntryPoint) -> dict[str, Any]:
     }
 
 
-def _policy(policy: DimensionPolicy) -> dict[str, Any]:
-    if isinstance(policy, CompileHere):
+def _policy(policy: bundle_manifest.DimensionPolicy) -> dict[str, Any]:
+    if isinstance(policy, bundle_manifest.CompileHere):
         kept = {"most": policy.most, "seconds": policy.seconds}
         meanwhile = None if policy.meanwhile is msgspec.UNSET else _policy(policy.meanwhile)
         return {"policy": "compile", **kept, "meanwhile": meanwhile}
-    if isinstance(policy, Split):
+    if isinstance(policy, bundle_manifest.Split):
         return {"policy": "split", "proof": _proof(policy.proof)}
     given = {"fill": policy.fill, "mask": policy.mask, "length": policy.length}
     return {"policy": "pad", **given, "proof": _proof(policy.proof)}
 
 
-def _proof(trials: Sequence[Trial]) -> dict[str, Any]:
+def _proof(trials: Sequence[bundle_manifest.Trial]) -> dict[str, Any]:
     """Return how many trials, of what, and the worst numbers of any."""
     return {
         "trials": len(trials),

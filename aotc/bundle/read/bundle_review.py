@@ -17,14 +17,7 @@ from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement, open_envelope
-from aotc_runtime.schema.bundle_manifest import (
-    XLA,
-    BundleManifest,
-    EntryPoint,
-    Mesh,
-    ProfileRecord,
-    engine_of,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.certified_releases import JAXLIB
 from aotc_runtime.schema.manifest_labels import label, sizes_text
 from aotc_runtime.schema.trust_policy import TrustPolicy
@@ -60,10 +53,10 @@ class ReviewedExecutable:
     """One executable, with its target's mesh; `evidence` is None for a build without evidence."""
 
     target: str
-    mesh: Mesh | UnsetType
+    mesh: bundle_manifest.Mesh | UnsetType
     entry_point: str
-    description: EntryPoint
-    record: ProfileRecord
+    description: bundle_manifest.EntryPoint
+    record: bundle_manifest.ProfileRecord
     evidence: ProfileEvidence | None
 
     @property
@@ -76,7 +69,7 @@ class ReviewedExecutable:
 class ReviewedTarget:
     """One target; `evidence` is None if the build left none."""
 
-    manifest: BundleManifest
+    manifest: bundle_manifest.BundleManifest
     evidence: Evidence | None
 
     @property
@@ -157,7 +150,7 @@ def review(
     )
 
 
-def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None:
+def _evidence_of(manifest: bundle_manifest.BundleManifest, contents: Contents) -> Evidence | None:
     """Return the evidence of one target, if its build left any.
 
     Raises BundleFormatError: AOTC-E101, E102; E118 if it is of other executables.
@@ -231,13 +224,13 @@ def chosen(
     return found
 
 
-def accepted_versions(manifest: BundleManifest) -> Mapping[str, tuple[str, ...]]:
+def accepted_versions(manifest: bundle_manifest.BundleManifest) -> Mapping[str, tuple[str, ...]]:
     """Return the accepted versions by package, one for each engine of the target."""
     requires = manifest.requires
     needs = {requires.platform: requires.device, **(requires.engines or {})}
     found: dict[str, tuple[str, ...]] = {}
     for platform, device in needs.items():
-        if engine_of(platform) == XLA or device is UNSET:
+        if bundle_manifest.engine_of(platform) == bundle_manifest.XLA or device is UNSET:
             found[JAXLIB] = manifest.accepts_jaxlib
         else:
             found[device.plugin] = device.accepts_plugin

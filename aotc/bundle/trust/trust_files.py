@@ -25,11 +25,7 @@ from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_runtime.verification.certificate_rules import certifier_keys
-from aotc_runtime.verification.policy_reader import (
-    parse_policy,
-    policy_keys,
-    read_policy_text,
-)
+from aotc_runtime.verification.policy_reader import parse_policy, policy_keys, read_policy_text
 from aotc_runtime.verification.public_keys import PublicKey
 
 _ID_START = re.compile(r"[0-9a-f]{16,64}\Z")

@@ -15,13 +15,7 @@ from msgspec import UNSET
 
 from aotc.base.errors import finding, raise_if
 from aotc.base.stages import Bundle
-from aotc.bundle.write.atomic_files import (
-    Before,
-    Check,
-    nothing,
-    write_atomically,
-    write_folder_atomically,
-)
+from aotc.bundle.write import atomic_files
 from aotc.bundle.write.oci_descriptors import descriptor, descriptor_of, layout_index
 from aotc.bundle.write.output_paths import BUNDLE, require_file_place, require_folder_place
 from aotc_runtime.base import canonical_json
@@ -188,8 +182,8 @@ def write(
     form: Form,
     index: Index,
     blobs: Mapping[str, Blob],
-    check: Check,
-    before: Before = nothing,
+    check: atomic_files.Check,
+    before: atomic_files.Before = atomic_files.nothing,
     on_progress: OnProgress = ignore_progress,
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
@@ -214,8 +208,8 @@ def write_files(
     form: Form,
     files: Mapping[str, Data],
     blobs: Mapping[str, Blob],
-    check: Check,
-    before: Before = nothing,
+    check: atomic_files.Check,
+    before: atomic_files.Before = atomic_files.nothing,
     on_progress: OnProgress = ignore_progress,
 ) -> int:
     """Write a bundle atomically over an existing one and return its size in bytes.
@@ -225,8 +219,8 @@ def write_files(
     """
     members = _members(files, blobs, on_progress)
     if form is Form.ARCHIVE:
-        return write_atomically(path, _archive(members), check=check, before=before)
-    return write_folder_atomically(path, members, check, before)
+        return atomic_files.write_atomically(path, _archive(members), check=check, before=before)
+    return atomic_files.write_folder_atomically(path, members, check, before)
 
 
 def pack(
@@ -234,7 +228,7 @@ def pack(
     form: Form,
     assembled: Assembled,
     envelopes: Sequence[bytes] = (),
-    before: Before = nothing,
+    before: atomic_files.Before = atomic_files.nothing,
     sources: Sequence[BlobSource] = (),
     on_progress: OnProgress = ignore_progress,
 ) -> Bundle:
@@ -265,7 +259,7 @@ def reading_back(
     manifests: Mapping[str, BundleManifest],
     sources: Sequence[BlobSource] = (),
     on_progress: OnProgress = ignore_progress,
-) -> Check:
+) -> atomic_files.Check:
     """Return a check that a written bundle has these targets, root and digests.
 
     `sources` are bundles that it was made from, with weights that were not hashed before: they are

@@ -13,22 +13,15 @@ from jaxlib.mlir import ir
 
 from aotc.compile.mlir.jax_functions import element_of, inlined, put, shape_of, state_type
 from aotc.compile.mlir.mlir_context import operations_named
-from aotc.compile.precision.weight_products import (
-    CONVOLUTIONS,
-    MOVES,
-    Product,
-    Use,
-    other_use,
-    spread,
-)
+from aotc.compile.precision import weight_products
 
-PRODUCTS = ("stablehlo.dot_general", *CONVOLUTIONS)
+PRODUCTS = ("stablehlo.dot_general", *weight_products.CONVOLUTIONS)
 
-KEEPING = frozenset(MOVES) - {"stablehlo.convert"}
+KEEPING = frozenset(weight_products.MOVES) - {"stablehlo.convert"}
 """Moves whose results have their operand's type."""
 
 
-def bfloat16_uses(module: ir.Module, kept: Collection[int]) -> list[frozenset[Use]]:
+def bfloat16_uses(module: ir.Module, kept: Collection[int]) -> list[frozenset[weight_products.Use]]:
     """Return the uses of each parameter; only in products may it be of bfloat16.
 
     Products with the weights `kept` are other uses. Calls of the main function are inlined first.
@@ -37,8 +30,8 @@ def bfloat16_uses(module: ir.Module, kept: Collection[int]) -> list[frozenset[Us
         products = _products(module, kept)
         return [
             frozenset(
-                Product(()) if each in products else other_use(each)
-                for each, *_ in spread(parameter, KEEPING)[1]
+                weight_products.Product(()) if each in products else weight_products.other_use(each)
+                for each, *_ in weight_products.spread(parameter, KEEPING)[1]
             )
             for parameter in _parameters(module)
         ]
@@ -59,7 +52,7 @@ def multiply_bfloat16(module: ir.Module, stored: Collection[int], kept: Collecti
     with module.context, ir.Location.unknown():
         products = _products(module, kept)
         for number in stored:
-            for value, _ in spread(_parameters(module)[number], KEEPING)[0]:
+            for value, _ in weight_products.spread(_parameters(module)[number], KEEPING)[0]:
                 value.set_type(ir.RankedTensorType.get(shape_of(value), ir.BF16Type.get()))
         for operation in products:
             _replace_factors(operation, _narrow)
@@ -93,7 +86,9 @@ def _products(module: ir.Module, kept: Collection[int]) -> list[Any]:
     Products that state an algorithm are left out.
     """
     parameters = _parameters(module)
-    uses = (use for number in kept for use in spread(parameters[number], KEEPING)[1])
+    uses = (
+        use for number in kept for use in weight_products.spread(parameters[number], KEEPING)[1]
+    )
     others = [operation for operation, *_ in uses]
     return [
         each

@@ -8,16 +8,7 @@ instructions: custom calls into cuBLAS and cuDNN, and fusions that Triton compil
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from aotc.base.evidence import (
-    COLLECTIVES,
-    CUSTOM_CALL,
-    RUNTIME,
-    XLA,
-    CompilerRecord,
-    ExecutableEvidence,
-    LibraryWork,
-    MemoryPlan,
-)
+from aotc.base import evidence
 from aotc.compile.binary import elf
 from aotc.compile.xla import hlo_module
 from aotc.compile.xla.hlo_module import Instruction, memory_plan
@@ -25,15 +16,15 @@ from aotc.compile.xla.xla_objects import Contents, UnknownLayoutError
 
 
 def examine(
-    inside: Contents, operations: Mapping[str, int], compilation: CompilerRecord
-) -> ExecutableEvidence:
+    inside: Contents, operations: Mapping[str, int], compilation: evidence.CompilerRecord
+) -> evidence.ExecutableEvidence:
     """Return an executable's evidence. Raises UnknownLayoutError.
 
     `operations` are those of the module it was compiled from, by name.
     """
     try:
         optimized = hlo_module.optimized(inside.module)
-        return ExecutableEvidence(
+        return evidence.ExecutableEvidence(
             operations=dict(sorted(operations.items())),
             compilation=compilation,
             optimized=optimized,
@@ -47,19 +38,19 @@ def examine(
 
 def examine_module(
     module: bytes, operations: Mapping[str, int], options: Mapping[str, str]
-) -> ExecutableEvidence:
+) -> evidence.ExecutableEvidence:
     """Return the evidence of an accelerator's executable from its optimized module.
 
     `module` is a serialized HloModuleProto. Raises ValueError if it cannot be parsed.
     """
-    return ExecutableEvidence(
+    return evidence.ExecutableEvidence(
         operations=dict(sorted(operations.items())),
-        compilation=CompilerRecord(
+        compilation=evidence.CompilerRecord(
             options=dict(sorted(options.items())), debug_options=None, pipelines=()
         ),
         optimized=hlo_module.optimized(module),
         placement=instruction_placement(hlo_module.instructions(module)),
-        plan=MemoryPlan(allocations={}, values=0, value_bytes=0),
+        plan=evidence.MemoryPlan(allocations={}, values=0, value_bytes=0),
         kernels={},
     )
 
@@ -92,8 +83,8 @@ _PREFIXES = {
     "cusolver_": "cuSOLVER",
     "cu_cholesky": "cuSOLVER",
     "__onednn": "oneDNN",
-    "TopK": RUNTIME,
-    "__gpu$": RUNTIME,
+    "TopK": evidence.RUNTIME,
+    "__gpu$": evidence.RUNTIME,
 }
 """Libraries by the prefix of their custom-call targets."""
 
@@ -101,13 +92,14 @@ _PREFIXES = {
 def library_of(target: str) -> str:
     """Return the library that a custom call goes to, by its target."""
     return next(
-        (name for start, name in _PREFIXES.items() if target.startswith(start)), CUSTOM_CALL
+        (name for start, name in _PREFIXES.items() if target.startswith(start)),
+        evidence.CUSTOM_CALL,
     )
 
 
 def thunk_placement(
     thunks: Mapping[str, int], custom_calls: Mapping[str, int]
-) -> tuple[LibraryWork, ...]:
+) -> tuple[evidence.LibraryWork, ...]:
     """Return where the steps of a CPU executable are done; `custom_calls` are by target."""
     steps: dict[str, dict[str, int]] = {}
     for kind, number in thunks.items():
@@ -119,7 +111,7 @@ def thunk_placement(
     return _places(steps)
 
 
-def instruction_placement(instructions: Iterable[Instruction]) -> tuple[LibraryWork, ...]:
+def instruction_placement(instructions: Iterable[Instruction]) -> tuple[evidence.LibraryWork, ...]:
     """Return where the fusions, calls and transforms of a GPU executable are done."""
     steps: dict[str, dict[str, int]] = {}
     for instruction in instructions:
@@ -132,10 +124,10 @@ def instruction_placement(instructions: Iterable[Instruction]) -> tuple[LibraryW
 
 def _of_thunk(kind: str) -> str:
     if kind == "kernel":
-        return XLA
+        return evidence.XLA
     if kind.startswith(_COLLECTIVES):
-        return COLLECTIVES
-    return _LIBRARIES.get(kind, RUNTIME)
+        return evidence.COLLECTIVES
+    return _LIBRARIES.get(kind, evidence.RUNTIME)
 
 
 def _of_instruction(instruction: Instruction) -> tuple[str, str] | None:
@@ -145,18 +137,20 @@ def _of_instruction(instruction: Instruction) -> tuple[str, str] | None:
         case "fusion" if b"__cudnn" in instruction.backend_config:
             return "cuDNN", "fusion"
         case "fusion":
-            return XLA, "fusion"
+            return evidence.XLA, "fusion"
         case "custom-call":
             return library_of(instruction.custom_call_target), instruction.custom_call_target
         case "fft":
             return "cuFFT", "fft"
         case opcode if opcode.startswith(_COLLECTIVES):
-            return COLLECTIVES, opcode
+            return evidence.COLLECTIVES, opcode
     return None
 
 
-def _places(steps: dict[str, dict[str, int]]) -> tuple[LibraryWork, ...]:
+def _places(steps: dict[str, dict[str, int]]) -> tuple[evidence.LibraryWork, ...]:
     return tuple(
-        LibraryWork(name=name, steps=dict(sorted(kinds.items())))
-        for name, kinds in sorted(steps.items(), key=lambda item: (item[0] != XLA, item[0]))
+        evidence.LibraryWork(name=name, steps=dict(sorted(kinds.items())))
+        for name, kinds in sorted(
+            steps.items(), key=lambda item: (item[0] != evidence.XLA, item[0])
+        )
     )

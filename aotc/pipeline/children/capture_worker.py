@@ -15,13 +15,8 @@ import jax
 import msgspec
 import numpy as np
 
+from aotc.base import stages
 from aotc.base.errors import raise_if, refusal
-from aotc.base.stages import (
-    UNTRACED,
-    CapturedEntryPoint,
-    CapturedProgram,
-    Tensor,
-)
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import shards, write_tensors
 from aotc.capture import (
@@ -96,7 +91,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
 
     calibrator = Calibrator(manifest, scratch.folder, files, models.resolve, tensor)
     quantizer = Quantizer(manifest, weights, calibrator.calibrate)
-    captured: dict[str, CapturedEntryPoint] = {}
+    captured: dict[str, stages.CapturedEntryPoint] = {}
     trials: Plans = {target: [] for target in job.wanted}
     plans: dict[str, CallPlan] = {}
     closures: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
@@ -148,7 +143,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             trials[target].append(entry)
     if not captured:
         raise_if(failed)
-    sets: dict[str, Mapping[str, Tensor]] = {
+    sets: dict[str, Mapping[str, stages.Tensor]] = {
         name: loaded.tensors for name, loaded in weights.items()
     }
     origins = {name: loaded.origin for name, loaded in weights.items()}
@@ -173,7 +168,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             read.require_unchanged()
     plan_file(scratch.folder).write(trials)
     scratch.program.write(
-        CapturedProgram(
+        stages.CapturedProgram(
             entry_points=captured,
             weights=origins,
             sources=project_files.sources(manifest.root, source_imports.IMPORTED),
@@ -202,13 +197,13 @@ def _collected(error: AotcError, job: ProgramJob) -> tuple[Finding, ...]:
 
 
 def _write_fixtures(
-    entry_point: CapturedEntryPoint,
+    entry_point: stages.CapturedEntryPoint,
     plan: CallPlan,
     manifest: BuildManifest,
     recorded: fixture_inputs.Recorded | None,
     scratch: Scratch,
     files: dict[str, str],
-) -> CapturedEntryPoint:
+) -> stages.CapturedEntryPoint:
     """Write the fixtures' inputs at every profile, and their results if those were recorded.
 
     Returns the entry point with the profiles that its `expected` does not cover, and adds the
@@ -249,14 +244,14 @@ def _write_fixtures(
 
 
 def _plan_trials(
-    captured: CapturedEntryPoint,
+    captured: stages.CapturedEntryPoint,
     plan: CallPlan,
     manifest: BuildManifest,
     weights: Mapping[str, Weights],
     wanted: Mapping[str, Sequence[ExecutableKey]],
     recorded: fixture_inputs.Recorded | None,
     scratch: Scratch,
-) -> tuple[CapturedEntryPoint, dict[str, EntryTrials]]:
+) -> tuple[stages.CapturedEntryPoint, dict[str, EntryTrials]]:
     """Return an entry point with digests of uncompiled programs, and its trials by target.
 
     The inputs of their calls are written. `wanted` has the executables of each target; `recorded`
@@ -294,7 +289,7 @@ def _digest(
             traced = trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)
             module = portable(jax_private.static_module(traced.lowered[HOST]))
     except Exception:  # noqa: BLE001 - whatever it is, the reference reports it
-        return UNTRACED
+        return stages.UNTRACED
     return sha256(module.artifact + msgspec.msgpack.encode(traced.arguments))
 
 

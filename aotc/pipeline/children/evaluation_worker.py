@@ -96,12 +96,7 @@ class PlainEvaluation:
     """
 
     def __init__(
-        self,
-        name: str,
-        models: Models,
-        program: CapturedProgram,
-        folder: Path,
-        progress: Progress,
+        self, name: str, models: Models, program: CapturedProgram, folder: Path, progress: Progress
     ) -> None:
         manifest = self._manifest = models.manifest
         self._entry_point, self._folder = program.entry_points[name], folder

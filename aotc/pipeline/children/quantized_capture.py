@@ -12,13 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.evidence import KEPT, AppliedPrecision, Calibration, QuantizedWeight
-from aotc.base.stages import (
-    CapturedEntryPoint,
-    CapturedSymbolic,
-    Module,
-    Stored,
-    Tensor,
-)
+from aotc.base.stages import CapturedEntryPoint, CapturedSymbolic, Module, Stored, Tensor
 from aotc.capture.portable_stablehlo import portable
 from aotc.capture.weight_sets import CLOSURE, Weights
 from aotc.check.quantized_weights import is_nearest

@@ -184,9 +184,7 @@ def _run(
         fixture = write_fixture(inputs, result.arrays, where=where)
         scratch.fixture(key).write_bytes(fixture)
         call = plain_structures.PlainCall(
-            key=key,
-            arguments=at_sizes.passed(arguments),
-            result=plain_jax.spell(result.value),
+            key=key, arguments=at_sizes.passed(arguments), result=plain_jax.spell(result.value)
         )
         plain_structures.call_file(scratch.folder, key).write(call)
 
