@@ -1,6 +1,7 @@
 """The verdict of `aotc verify`, signed for others who trust this verifier's key.
 
-https://slsa.dev/spec/v1.2/verification_summary. It names no host, no user and no path.
+In two forms, which name no host, no user and no path: https://slsa.dev/spec/v1.2/verification_summary
+and https://github.com/in-toto/attestation/blob/main/spec/predicates/svr.md.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from aotc.bundle.sign.build_provenance import hexes, stamp
 from aotc.bundle.sign.signer import Signer
 
 SUMMARY_TYPE = "https://slsa.dev/verification_summary/v1"
+RESULT_TYPE = "https://in-toto.io/attestation/svr/v0.2"
 VERIFIER_ID = "https://aotc.dev/verifier"
 DETAILS = "https://aotc.dev/verification/v1"
 """The field with gates, signers and target; names of a producer's own fields are URIs."""
@@ -25,7 +27,7 @@ DETAILS = "https://aotc.dev/verification/v1"
 def verification_summary(
     verdict: Mapping[str, Any], policy: str, reference: str, began: datetime, signer: Signer
 ) -> bytes:
-    """Return the summary of a bundle that passed, as a DSSE envelope.
+    """Return the summary and the result of a bundle that passed: DSSE envelopes, one a line.
 
     `verdict` is the document of `verify_report`, `policy` the name of the policy's file, and
     `reference` the bundle's by digest, empty for a file. Verification began at `began`, in UTC.
@@ -36,15 +38,25 @@ def verification_summary(
         raise refusal("AOTC-E052", verdict["bundle"], "no " + ", ".join(absent))
     assert verdict["weights_hashed"], "every byte below the root digest was"
     name, release = verdict["name"], verdict["version"]
-    predicate = {
+    judged_by = {"uri": quote(policy), "digest": hexes(verdict["policy_digest"])}
+    summary = {
         "verifier": {"id": VERIFIER_ID, "version": {"aotc": version("aotc")}},
         "timeVerified": stamp(began),
         "resourceUri": reference or PackageURL("generic", None, name, release).to_string(),
-        "policy": {"uri": quote(policy), "digest": hexes(verdict["policy_digest"])},
+        "policy": judged_by,
         "verificationResult": "PASSED",
         "verifiedLevels": ["SLSA_BUILD_LEVEL_UNEVALUATED"],
         "slsaVersion": "1.2",
         DETAILS: {each: verdict[each] for each in ("gates", "signers", "target")},
     }
-    made = attest(verdict["root_digest"], f"{name}-{release}", predicate, signer, SUMMARY_TYPE)
-    return made.envelope
+    result = {
+        "verifier": {"id": VERIFIER_ID, "policies": [judged_by]},
+        "timeCreated": stamp(began),
+        "properties": [f"AOTC_{gate.upper()}" for gate in verdict["gates"]],
+    }
+    root, subject = verdict["root_digest"], f"{name}-{release}"
+    made = [
+        attest(root, subject, predicate, signer, kind).envelope
+        for kind, predicate in ((SUMMARY_TYPE, summary), (RESULT_TYPE, result))
+    ]
+    return b"\n".join(made) + b"\n"

@@ -67,8 +67,9 @@ def test_summary_of_a_good_bundle_is_a_slsa_statement(
     aotc("keygen", "other", "--plain", "--type", kind)
     done = aotc(*verify[:-1], "other.key", "--json")
     assert (done.exit_code, done.document["summary"]) == (0, "s.json"), done.stderr
-    envelope = (tmp_path / "s.json").read_bytes()
-    statement = opened(envelope, (tmp_path / "other.pub").read_bytes())
+    envelopes = (tmp_path / "s.json").read_bytes().splitlines()
+    public = (tmp_path / "other.pub").read_bytes()
+    statement, result = (opened(envelope, public) for envelope in envelopes)
     root = root_of(tmp_path / "b.aotb")
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
     assert statement["predicateType"] == "https://slsa.dev/verification_summary/v1"
@@ -88,8 +89,16 @@ def test_summary_of_a_good_bundle_is_a_slsa_statement(
     assert details["signers"] == done.document["signers"]
     assert details["gates"][-1] == "host" and "digests" in details["gates"]
     assert str(tmp_path) not in json.dumps(statement)
-    with pytest.raises(InvalidSignature):
-        opened(envelope, (tmp_path / "v.pub").read_bytes())
+    assert result["predicateType"] == "https://in-toto.io/attestation/svr/v0.2"
+    assert result["subject"] == statement["subject"]
+    assert result["predicate"] == {
+        "verifier": {"id": found["verifier"]["id"], "policies": [found["policy"]]},
+        "timeCreated": found["timeVerified"],
+        "properties": [f"AOTC_{gate.upper()}" for gate in details["gates"]],
+    }
+    for envelope in envelopes:
+        with pytest.raises(InvalidSignature):
+            opened(envelope, (tmp_path / "v.pub").read_bytes())
     assert aotc(*verify).exit_code == 0, "an older summary is replaced"
 
 
