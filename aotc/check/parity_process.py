@@ -33,10 +33,7 @@ PASSING = ("AOTC-E551",)
 
 AT_A_CALL = "engine-fails-at-a-call"
 
-ENGINE_FAILURES = {
-    "AOTC-E753": "engine-cannot-load-its-executable",
-    "AOTC-E755": AT_A_CALL,
-}
+ENGINE_FAILURES = {"AOTC-E753": "engine-cannot-load-its-executable", "AOTC-E755": AT_A_CALL}
 """Causes of AOTC-E953, by the code with which the loader reports an engine."""
 
 
@@ -158,7 +155,7 @@ def evaluate(
     target: str,
     folder: Path,
     processes: Processes,
-    on_call: Callable[[str], None],
+    on_call: worker_parent.OnText,
 ) -> dict[str, Leaf | None]:
     """Return the rows of every evaluation of a target, by entry point.
 
@@ -176,7 +173,7 @@ def _ask(
     seconds: float,
     *,
     worker: Sequence[str] | None = None,
-    on_call: Callable[[str], None] = worker_parent.ignore_text,
+    on_call: worker_parent.OnText = worker_parent.ignore_text,
 ) -> Answer:
     try:
         return worker_parent.run(

@@ -20,7 +20,7 @@ from aotc.base.errors import refusal
 from aotc.base.evidence import Coverage
 from aotc.base.source_locations import EntryPointLines
 from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
-from aotc.base.workers import confined_process, worker_environment, worker_parent
+from aotc.base.workers import worker_environment, worker_parent
 from aotc.base.workers.confined_process import SECONDS_VARIABLE, ProcessLimits
 from aotc.base.workers.forked_workers import kept
 from aotc.check import parity_process
@@ -80,7 +80,7 @@ def ask[A](
     variables: Mapping[str, str],
     doing: str,
     limits: Callable[[str], ProcessLimits | None] = lambda folder: None,
-    on_output: Callable[[str], None] = worker_parent.ignore_text,
+    on_output: worker_parent.OnText = worker_parent.ignore_text,
 ) -> A:
     """Run a job in a worker module, for a command that runs the user's code once.
 
@@ -149,7 +149,7 @@ class Source:
         options: Mapping[str, str],
         workers: Workers,
         on_output: OnOutput,
-        on_finished: Callable[[str], None],
+        on_finished: worker_parent.OnText,
     ) -> None:
         """Run the process to its end; `options` are more variables for jax.
 
@@ -157,14 +157,7 @@ class Source:
         """
         folder, manifest = self.scratch.folder, self.job.manifest
         limits = limits_of(manifest, str(folder))
-        job = Job(
-            child.module,
-            str(folder),
-            self.job.encode(),
-            dict(options),
-            limits,
-            confined_process.secrets(),
-        )
+        job = Job(child.module, str(folder), self.job.encode(), dict(options), limits)
         with crash_refused(child.failure_code, child.doing, limits):
             worker_parent.run(
                 kept(PROGRAM_WORKER),

@@ -1,7 +1,7 @@
 """Quantizes the weights of captured entry points, as their precision in the manifest says."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -54,19 +54,16 @@ class _Made:
     tensors: Mapping[str, Array]
 
 
+@dataclass(slots=True)
 class Quantizer:
     """Quantizes weights of a manifest's entry points. Entry points share what is equal."""
 
-    def __init__(
-        self,
-        manifest: BuildManifest,
-        weights: Mapping[str, Weights],
-        calibrate: Callable[[CapturedEntryPoint, Collection[Name]], Calibration],
-    ) -> None:
-        self._manifest, self._weights, self._calibrate = manifest, weights, calibrate
-        self._made: dict[tuple[Name, str], _Made] = {}
-        self._matched: set[tuple[str, str]] = set()
-        self._names: dict[str, set[str]] = {}
+    _manifest: BuildManifest
+    _weights: Mapping[str, Weights]
+    _calibrate: Callable[[CapturedEntryPoint, Collection[Name]], Calibration]
+    _made: dict[tuple[Name, str], _Made] = field(default_factory=dict)
+    _matched: set[tuple[str, str]] = field(default_factory=set)
+    _names: dict[str, set[str]] = field(default_factory=dict)
 
     def quantized(self, captured: CapturedEntryPoint) -> CapturedEntryPoint:
         """Return an entry point whose modules take quantized weights, if its precision says so.
