@@ -442,10 +442,8 @@ def _typed(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree
             return InputLeaf(shape, dtypes[path])
         case InputDict(items=items):
             return InputDict({k: _typed(v, f"{path}/{k}", dtypes) for k, v in items.items()})
-        case InputList(items=children):
-            return InputList(
-                tuple(_typed(v, f"{path}/{i}", dtypes) for i, v in enumerate(children))
-            )
+        case InputList(items=below):
+            return InputList(tuple(_typed(v, f"{path}/{i}", dtypes) for i, v in enumerate(below)))
     return tree
 
 

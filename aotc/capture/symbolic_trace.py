@@ -112,10 +112,7 @@ def analyze(
 
 
 def _inputs(
-    call_at: CallAt,
-    shapes_of: ShapesOf,
-    accepted: Mapping[str, Dimension],
-    relations: Sequence[str],
+    call_at: CallAt, shapes_of: ShapesOf, known: Mapping[str, Dimension], relations: Sequence[str]
 ) -> Sequence[Any] | None:
     """Return input shapes traced without the equalities between dimensions; None if there are none.
 
@@ -125,7 +122,7 @@ def _inputs(
     if len(weaker) == len(relations):
         return None
     try:
-        inputs, _ = shapes_of(call_at(symbols(accepted, weaker)), ())
+        inputs, _ = shapes_of(call_at(symbols(known, weaker)), ())
     except Exception:  # noqa: BLE001 - the user's code, or jax, for whatever reason
         return None
     return inputs

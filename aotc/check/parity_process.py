@@ -155,7 +155,7 @@ def evaluate(
     target: str,
     folder: Path,
     processes: Processes,
-    on_call: worker_parent.OnText,
+    on_call: Callable[[str], None],
 ) -> dict[str, Leaf | None]:
     """Return the rows of every evaluation of a target, by entry point.
 
@@ -173,7 +173,7 @@ def _ask(
     seconds: float,
     *,
     worker: Sequence[str] | None = None,
-    on_call: worker_parent.OnText = worker_parent.ignore_text,
+    on_call: Callable[[str], None] = worker_parent.ignore_text,
 ) -> Answer:
     try:
         return worker_parent.run(

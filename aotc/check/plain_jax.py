@@ -21,7 +21,7 @@ import numpy as np
 
 from aotc.base.errors import finding
 from aotc.check import rounding_steps
-from aotc.check.plain_structures import Node, Nothing, Passed, Spelled, leaf_of
+from aotc.check.plain_structures import Array, Node, Nothing, Passed, Spelled, leaf_of
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.compile.precision.bfloat16_products import round_factors
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, with_leaves
@@ -32,7 +32,6 @@ from aotc_runtime.schema.bundle_manifest import KeyImpl
 PIECE_BYTES = 2**20
 """Bytes of two large arrays that are compared at a time."""
 
-type Array = np.ndarray[Any, Any]
 type Functions = Callable[[str], Callable[..., Any]]
 """Maps "package.module:function" to the function."""
 

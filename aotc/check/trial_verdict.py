@@ -111,10 +111,10 @@ def _leak(entry: EntryTrials, failed: Sequence[Outcome], count: int, what: str, 
     # With what calls really hold, if that fails already; the largest error of those otherwise.
     outcome = max(
         failed,
-        key=lambda each: (
-            each.trial.fill in (DECLARED, ""),
-            each.trial.call.inputs == FIXTURE,
-            each.difference.max_abs,
+        key=lambda o: (
+            o.trial.fill in (DECLARED, ""),
+            o.trial.call.inputs == FIXTURE,
+            o.difference.max_abs,
         ),
     )
     trial, difference, inputs = outcome.trial, outcome.difference, outcome.trial.call.inputs

@@ -208,12 +208,10 @@ def _check_fill(
         spec = None
     else:
         spec = leaves.get(leaf)
-        carrying = [
-            n for n, s in leaves.items() if isinstance(s, InputLeaf) and dimension in s.shape
-        ]
-        if leaf not in carrying:
+        padded = [n for n, s in leaves.items() if isinstance(s, InputLeaf) and dimension in s.shape]
+        if leaf not in padded:
             hint = "only arrays with the dimension in their shape are padded"
-            yield unknown_reference(at, "input array", leaf, carrying, hint)
+            yield unknown_reference(at, "input array", leaf, padded, hint)
             return
     dtype = spec.stated if isinstance(spec, InputLeaf) else None
     if why := _misfit(value, dtype):

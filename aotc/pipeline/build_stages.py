@@ -26,6 +26,7 @@ from aotc.config.tuning_file import Recorded
 from aotc.pipeline import build_tuning, user_processes
 from aotc.pipeline.asset_files import AssetFiles
 from aotc.pipeline.build_plan import EngineFallback, Wanted, compile_jobs, first_refusal
+from aotc.pipeline.build_tuning import Tuner
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
 from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks, open_tasks
@@ -324,11 +325,7 @@ def _settle(
 
 
 def tune_targets(
-    run: BuildRun,
-    tuner: build_tuning.Tuner,
-    program: CapturedProgram,
-    compiled: Compiled,
-    parts: Assembler,
+    run: BuildRun, tuner: Tuner, program: CapturedProgram, compiled: Compiled, parts: Assembler
 ) -> Compiled:
     """Replace executables by the best of their candidates, as measured on this host.
 

@@ -80,7 +80,7 @@ def ask[A](
     variables: Mapping[str, str],
     doing: str,
     limits: Callable[[str], ProcessLimits | None] = lambda folder: None,
-    on_output: worker_parent.OnText = worker_parent.ignore_text,
+    on_output: Callable[[str], None] = worker_parent.ignore_text,
 ) -> A:
     """Run a job in a worker module, for a command that runs the user's code once.
 
@@ -149,7 +149,7 @@ class Source:
         options: Mapping[str, str],
         workers: Workers,
         on_output: OnOutput,
-        on_finished: worker_parent.OnText,
+        on_finished: Callable[[str], None],
     ) -> None:
         """Run the process to its end; `options` are more variables for jax.
 

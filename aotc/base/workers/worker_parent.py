@@ -119,9 +119,6 @@ def module(name: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", name)
 
 
-type OnText = Callable[[str], None]
-
-
 def ignore_text(text: str) -> None:
     """Ignore a text; the default callback."""
 
@@ -137,9 +134,9 @@ def run[A](
     working: Path | None = None,
     seconds: float | None = None,
     silent_seconds: float | None = None,
-    on_started: OnText = ignore_text,
-    on_finished: OnText = ignore_text,
-    on_said: OnText = ignore_text,
+    on_started: Callable[[str], None] = ignore_text,
+    on_finished: Callable[[str], None] = ignore_text,
+    on_said: Callable[[str], None] = ignore_text,
 ) -> A:
     """Have a worker do a job, and return its result.
 

@@ -6,9 +6,8 @@ import click
 
 from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.reference_options import (
-    BUNDLE_REFERENCE,
-    SOURCE_HELP,
     BundleReference,
+    bundle_argument,
     fetching_options,
     open_with_notes,
     trust_option,
@@ -19,7 +18,7 @@ HELP_SECTION = "Inspect and verify"
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
+@bundle_argument
 @click.argument(
     "facts", nargs=-1, type=FILE, metavar="[HOST_FILE]...", help="More files of --hosts"
 )

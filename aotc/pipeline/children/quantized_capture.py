@@ -159,9 +159,7 @@ class Quantizer:
             for owner, tensor in _named(arguments).values()
             if owner == name
         }
-        made = [
-            (tensor, each) for ((owner, tensor), _), each in self._made.items() if owner == name
-        ]
+        made = [(tensor, new) for ((owner, tensor), _), new in self._made.items() if owner == name]
         replaced = {tensor for tensor, _ in made} - used
         new = {key: value for _, each in made for key, value in each.tensors.items() if key in used}
         if taken := sorted(new.keys() & tensors.keys()):
@@ -301,9 +299,7 @@ class _Rewriter:
             wide = [place for place, name in names.items() if name in self.wide]
             products = multiply_bfloat16(read, made, wide)
         else:
-            units = {
-                place: self.units[names[place]] for place in made if names[place] in self.units
-            }
+            units = {at: self.units[names[at]] for at in made if names[at] in self.units}
             schemes = {place: each.scheme for place, each in made.items()}
             products = take_quantized(read, schemes, units)
         self.products = max(self.products, products)

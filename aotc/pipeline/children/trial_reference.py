@@ -224,9 +224,7 @@ class PlainTrials:
         profile = captured.by_key[key]
         if captured.recorded:
             return dict.fromkeys((FIXTURE, *KINDS), "the results were recorded elsewhere")
-        files = [
-            path for name in {*captured.bound.values()} for path in self._scratch.weights(name)
-        ]
+        files = [path for own in {*captured.bound.values()} for path in self._scratch.weights(own)]
         weight_bytes = sum(path.stat().st_size for path in files)
         skipped = unjudged(weight_bytes, is_meshed=captured.mesh is not None)
         size, has_loops = self._scratch.fixture(key).stat().st_size, profile.control_flow.whiles > 0

@@ -91,10 +91,8 @@ class _Case:
             pairs = [(one[place], exact[place]) for one, exact in neighbours]
             others = [order[place] for order in orders]
             truth = Truth([way[place] for way in ways], pairs, others) if ways else None
-            found, plain_one = self._found[place], self._plain[place]
-            verdicts.append(
-                verdict_of(tensor.path, found, plain_one, truth, self._rtol, self._atol)
-            )
+            found, plain = self._found[place], self._plain[place]
+            verdicts.append(verdict_of(tensor.path, found, plain, truth, self._rtol, self._atol))
         return worst_of(verdicts)
 
     def _compute_truth(
