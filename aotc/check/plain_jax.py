@@ -135,7 +135,7 @@ class Function:
         self._signature = inspect.signature(function)
         self._weights = {name: weights[owner] for name, owner in spec.bind.items()}
         self._likes = {
-            path: functions(leaf.function)(**_arguments(leaf, sizes))
+            path: functions(leaf.function)(**leaf.arguments_at(sizes))
             for path, leaf in spec.leaves.items()
             if isinstance(leaf, InputLike)
         }
@@ -286,13 +286,6 @@ class Function:
 def _by_path(value: Any) -> dict[str, Array]:
     leaves = jax.tree_util.tree_flatten_with_path(value)[0]
     return {path_of(*steps): _data(leaf) for steps, leaf in leaves}
-
-
-def _arguments(like: InputLike, sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        name: sizes[value] if isinstance(value, str) else value
-        for name, value in like.arguments.items()
-    }
 
 
 def _with_numbers(made: Any, owner: str, recorded: Mapping[str, Array]) -> Any:
