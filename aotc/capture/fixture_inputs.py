@@ -334,18 +334,14 @@ def _narrowed(array: Array, dtype: DType) -> str | None:
 
 
 def _cut(
-    recorded: Mapping[str, Array],
-    path: str,
-    leaf: InputLeaf,
-    sizes: Mapping[str, int],
-    where: Where,
+    arrays: Mapping[str, Array], path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
     """Return a recorded array at this profile, repeated along axes that have a dimension."""
-    if path not in recorded:
-        found, hint = ", ".join(sorted(recorded)), passing_hint(path, leaf)
+    if path not in arrays:
+        found, hint = ", ".join(sorted(arrays)), passing_hint(path, leaf)
         expected = f"an array named {path}"
         raise refusal("AOTC-E831", where("file"), found, expected=expected, hint=hint)
-    array = recorded[path]
+    array = arrays[path]
     of_keys = ""
     if isinstance(leaf.dtype, KeyImpl):
         of_keys = f", data of {KEY_DTYPES[leaf.dtype]}{list(leaf.shape)}"

@@ -127,9 +127,7 @@ def _dict_node(keys: list[Any], items: tuple[Tree, ...], where: str, path: tuple
         return pytrees.RecordNode(type="dict", fields=tuple(map(str, keys)), items=items)
     kinds = [str] if type(keys[0]) is str else [int]
     other = next(
-        key
-        for key in keys
-        if type(key) not in kinds or (type(key) is int and abs(key) > INTEGER_MAX)
+        k for k in keys if type(k) not in kinds or (type(k) is int and abs(k) > INTEGER_MAX)
     )
     found = f"the key {other!r} of type {type(other).__name__}"
     expected = "strings, or 64-bit integers, as keys"

@@ -31,10 +31,7 @@ def like_value(
     """
     where = manifest.where(*at)
     function = import_program.resolve(spec.function, manifest.root, where)
-    arguments = {
-        key: sizes[value] if isinstance(value, str) else value
-        for key, value in spec.arguments.items()
-    }
+    arguments = spec.arguments_at(sizes)
 
     def checked() -> Any:
         value = function(**arguments)

@@ -131,11 +131,7 @@ def control_flow(jaxpr: Any) -> ControlFlow:
     """Count the control flow that a jaxpr and its nested ones leave to run time."""
     equations = list(jax_private.equations(jaxpr))
     names = Counter(equation.primitive.name for equation in equations)
-    branches = sum(
-        len(equation.params["branches"])
-        for equation in equations
-        if equation.primitive.name == "cond"
-    )
+    branches = sum(len(e.params["branches"]) for e in equations if e.primitive.name == "cond")
     return ControlFlow(
         equations=len(equations),
         conditionals=names["cond"],

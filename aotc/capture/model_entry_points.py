@@ -185,11 +185,10 @@ def open_models(
     if not (keeps_going and entry_points):
         raise_if(found)
     opened = {name: each for name, each in opened.items() if name in entry_points}
-    weights = _weights(opened, entry_points, manifest)
+    manifest = replace(manifest, entry_points=entry_points)
+    weights = _weights(opened, manifest)
     sets = {**manifest.weights, **{name: WeightsSpec() for name in weights}}
-    return Models(
-        replace(manifest, entry_points=entry_points, weights=sets), opened, weights, tuple(found)
-    )
+    return Models(replace(manifest, weights=sets), opened, weights, tuple(found))
 
 
 def open_file(
@@ -443,10 +442,8 @@ def _typed(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree
             return InputLeaf(shape, dtypes[path])
         case InputDict(items=items):
             return InputDict({k: _typed(v, f"{path}/{k}", dtypes) for k, v in items.items()})
-        case InputList(items=children):
-            return InputList(
-                tuple(_typed(v, f"{path}/{i}", dtypes) for i, v in enumerate(children))
-            )
+        case InputList(items=below):
+            return InputList(tuple(_typed(v, f"{path}/{i}", dtypes) for i, v in enumerate(below)))
     return tree
 
 
@@ -469,11 +466,7 @@ def _example(path: str, each: ModelInput, names: AxisNames, enable_x64: bool) ->
     return f'{{ shape = [{shape}], dtype = "{dtype.name}" }}'
 
 
-def _weights(
-    opened: Mapping[str, Opened],
-    entry_points: Mapping[str, EntryPointSpec],
-    manifest: BuildManifest,
-) -> dict[str, Weights]:
+def _weights(opened: Mapping[str, Opened], manifest: BuildManifest) -> dict[str, Weights]:
     """Return the weights sets of the models; entry points may share one, and tensors in it."""
     sets: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
     found: list[Finding] = []
@@ -481,7 +474,7 @@ def _weights(
         if not each.model.weights:
             continue
         where = manifest.where("entry_points", name, "source")
-        owner = entry_points[name].bind[WEIGHTS]
+        owner = manifest.entry_points[name].bind[WEIGHTS]
         if owner in manifest.weights:
             cause = "weights-set-is-already-declared"
             found.append(finding("AOTC-E830", where, owner, cause=cause))

@@ -29,6 +29,8 @@ type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 type Shapes = tuple[Sequence[Any], Sequence[Any]]
 """Symbolic shapes of input leaves and of output leaves."""
 
+type ShapesOf = Callable[[FlatCall, Any], Shapes]
+
 _COMPARISON = re.compile(r"comparison '(.+)' (\S+) '(.+)' is inconclusive")
 _NEEDS_NUMBER = re.compile(r"context that requires a constant|'_DimExpr' object")
 """Messages of jax when int() or range() is called with a symbolic size."""
@@ -73,7 +75,7 @@ class Symbolic:
 
 def analyze(
     call_at: CallAt,
-    shapes_of: Callable[[FlatCall, Any], Shapes],
+    shapes_of: ShapesOf,
     accepted: Mapping[str, Dimension],
     relations: Sequence[str],
     concrete: Mapping[str, int],
@@ -110,10 +112,7 @@ def analyze(
 
 
 def _inputs(
-    call_at: CallAt,
-    shapes_of: Callable[[FlatCall, Any], Shapes],
-    accepted: Mapping[str, Dimension],
-    relations: Sequence[str],
+    call_at: CallAt, shapes_of: ShapesOf, known: Mapping[str, Dimension], relations: Sequence[str]
 ) -> Sequence[Any] | None:
     """Return input shapes traced without the equalities between dimensions; None if there are none.
 
@@ -123,7 +122,7 @@ def _inputs(
     if len(weaker) == len(relations):
         return None
     try:
-        inputs, _ = shapes_of(call_at(symbols(accepted, weaker)), ())
+        inputs, _ = shapes_of(call_at(symbols(known, weaker)), ())
     except Exception:  # noqa: BLE001 - the user's code, or jax, for whatever reason
         return None
     return inputs
@@ -178,10 +177,7 @@ def export_module(
 
 
 def _evaluate(
-    call_at: CallAt,
-    shapes_of: Callable[[FlatCall, Any], Shapes],
-    sizes: Mapping[str, Any],
-    root: Path,
+    call_at: CallAt, shapes_of: ShapesOf, sizes: Mapping[str, Any], root: Path
 ) -> tuple[Shapes | None, Specialized | str | None, dict[str, str]]:
     """Trace a call; return shapes, the deciding place or an error, and places that use sizes.
 

@@ -46,11 +46,7 @@ def laid_out(models: Models, sizes: Mapping[str, Mapping[str, int]]) -> Models:
     opened: dict[str, Opened] = {}
     for name, each in models.opened.items():
         owner = models.manifest.entry_points[name].bind.get(WEIGHTS, "")
-        own = {
-            tensor: agreed[owner, tensor]
-            for tensor in each.model.weights
-            if (owner, tensor) in agreed
-        }
+        own = {t: agreed[owner, t] for t in each.model.weights if (owner, t) in agreed}
         opened[name] = replace(each, model=_transposing(each.model, own), orders=own)
     moved = replace(models, opened=opened)
     weights = {owner: in_tree(moved.arrays(owner), f"weights {owner}") for owner in models.weights}

@@ -3,7 +3,7 @@
 Their results are compared as that caller reads them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,7 @@ def call_differences(
 ) -> Iterator[Finding]:
     """Yield differences of calls of the executables, by position where allowed, and by name."""
     for where, spec, call in _calls(manifest, folder):
-        for by_name in (False, True):
-            arguments = {each.name: as_argument(each.value) for each in call.arguments}
-            positional, named = _as_passed(call, arguments, by_name=by_name)
+        for arguments, positional, named in _ways(call):
             try:
                 result = loaded[call.key.entry_point](*positional, **named)
             except AotcError as error:
@@ -48,9 +46,7 @@ def structure_differences(manifest: BundleManifest, folder: Path) -> Iterator[Fi
     """Yield differences in how arguments are flattened and results are built, without running."""
     for where, spec, call in _calls(manifest, folder):
         recorded = read_call(fixture_file(folder, call.key), spec.inputs, spec.outputs)
-        for by_name in (False, True):
-            arguments = {each.name: as_argument(each.value) for each in call.arguments}
-            positional, named = _as_passed(call, arguments, by_name=by_name)
+        for _, positional, named in _ways(call):
             try:
                 found = _leaves(spec, call.key.entry_point, positional, named)
             except AotcError as error:
@@ -66,15 +62,13 @@ def structure_differences(manifest: BundleManifest, folder: Path) -> Iterator[Fi
             yield _differs(f"{where} {path}", expected, got)
 
 
-def _as_passed(
-    call: PlainCall, arguments: Mapping[str, Any], *, by_name: bool
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments passed by position, or by name where that is preferred or the only way."""
-    named = [each.name for each in call.arguments if not each.by_position]
-    if by_name:
-        named = [each.name for each in call.arguments if each.by_name]
-    positional = tuple(arguments[name] for name in arguments if name not in named)
-    return positional, {name: arguments[name] for name in named}
+def _ways(call: PlainCall) -> Iterator[tuple[dict[str, Any], tuple[Any, ...], dict[str, Any]]]:
+    """Yield arguments passed by position where allowed, then by name: all, and both parts."""
+    only_named = [each.name for each in call.arguments if not each.by_position]
+    for named in (only_named, [each.name for each in call.arguments if each.by_name]):
+        arguments = {each.name: as_argument(each.value) for each in call.arguments}
+        positional = tuple(arguments[name] for name in arguments if name not in named)
+        yield arguments, positional, {name: arguments[name] for name in named}
 
 
 def _leaves(

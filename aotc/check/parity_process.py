@@ -33,10 +33,7 @@ PASSING = ("AOTC-E551",)
 
 AT_A_CALL = "engine-fails-at-a-call"
 
-ENGINE_FAILURES = {
-    "AOTC-E753": "engine-cannot-load-its-executable",
-    "AOTC-E755": AT_A_CALL,
-}
+ENGINE_FAILURES = {"AOTC-E753": "engine-cannot-load-its-executable", "AOTC-E755": AT_A_CALL}
 """Causes of AOTC-E953, by the code with which the loader reports an engine."""
 
 

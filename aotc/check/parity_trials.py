@@ -39,12 +39,9 @@ from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentProfile
 
 
 def run_trials(
-    resident: ResidentBundle,
-    target: str,
-    folder: Path,
-    fixtures: Mapping[ExecutableKey, Difference],
+    resident: ResidentBundle, target: str, folder: Path, known: Mapping[ExecutableKey, Difference]
 ) -> Answer:
-    """Run the planned trials of a target; `fixtures` has what readiness found.
+    """Run the planned trials of a target; `known` has what readiness found of fixtures.
 
     Other differences are calls that fail, and changed inputs, results and weights. Differing
     results are left in the folder, for the truth.
@@ -56,7 +53,7 @@ def run_trials(
         pairs = [(trial, plain) for trial, plain in planned.pairs() if not plain.skipped]
         for profile in entry_point.profiles:
             own = [(t, p) for t, p in pairs if t.call.key == profile.key and not t.dimensions]
-            runs.between_fixtures(profile, own, planned.entry, fixtures[profile.key])
+            runs.between_fixtures(profile, own, planned.entry, known[profile.key])
         for trial, _ in pairs:
             if trial.dimensions:
                 runs.run(trial, planned.entry, runs.read(trial.call))

@@ -21,7 +21,7 @@ import numpy as np
 
 from aotc.base.errors import finding
 from aotc.check import rounding_steps
-from aotc.check.plain_structures import Node, Nothing, Passed, Spelled, leaf_of
+from aotc.check.plain_structures import Array, Node, Nothing, Passed, Spelled, leaf_of
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.compile.precision.bfloat16_products import round_factors
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, with_leaves
@@ -32,7 +32,6 @@ from aotc_runtime.schema.bundle_manifest import KeyImpl
 PIECE_BYTES = 2**20
 """Bytes of two large arrays that are compared at a time."""
 
-type Array = np.ndarray[Any, Any]
 type Functions = Callable[[str], Callable[..., Any]]
 """Maps "package.module:function" to the function."""
 
@@ -136,7 +135,7 @@ class Function:
         self._signature = inspect.signature(function)
         self._weights = {name: weights[owner] for name, owner in spec.bind.items()}
         self._likes = {
-            path: functions(leaf.function)(**_arguments(leaf, sizes))
+            path: functions(leaf.function)(**leaf.arguments_at(sizes))
             for path, leaf in spec.leaves.items()
             if isinstance(leaf, InputLike)
         }
@@ -287,13 +286,6 @@ class Function:
 def _by_path(value: Any) -> dict[str, Array]:
     leaves = jax.tree_util.tree_flatten_with_path(value)[0]
     return {path_of(*steps): _data(leaf) for steps, leaf in leaves}
-
-
-def _arguments(like: InputLike, sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        name: sizes[value] if isinstance(value, str) else value
-        for name, value in like.arguments.items()
-    }
 
 
 def _with_numbers(made: Any, owner: str, recorded: Mapping[str, Array]) -> Any:

@@ -36,6 +36,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from msgspec import Struct
+from numpy.random import Generator
 
 type Array = np.ndarray[Any, Any]
 type Bounds = tuple[float, float]
@@ -154,11 +155,11 @@ def trial_inputs(
             made.append(np.where(is_even, _half(LOW, leaf, seed), _half(HIGH, leaf, seed)))
         else:
             generator = _generator(kind, leaf, seed)
-            made.append(_made(kind, leaf, anchors, generator, keeps_scalars=has_arrays))
+            made.append(_made(kind, leaf, anchors, generator, has_arrays=has_arrays))
     return made
 
 
-def _generator(kind: str, leaf: TrialLeaf, seed: int) -> np.random.Generator:
+def _generator(kind: str, leaf: TrialLeaf, seed: int) -> Generator:
     return np.random.default_rng([seed, zlib.crc32(f"{kind} {leaf.path}".encode())])
 
 
@@ -251,7 +252,7 @@ def _bounds_of(array: Array) -> Bounds | None:
 
 
 def _half_floats(
-    generator: np.random.Generator, shape: tuple[int, ...], bounds: Bounds | None, *, is_low: bool
+    generator: Generator, shape: tuple[int, ...], bounds: Bounds | None, *, is_low: bool
 ) -> Array:
     if bounds is None:
         values = np.abs(generator.standard_normal(shape))
@@ -270,12 +271,7 @@ def _half_integers(low: int, high: int, *, is_low: bool) -> tuple[int, int]:
 
 
 def _made(
-    kind: str,
-    leaf: TrialLeaf,
-    anchors: Sequence[Array],
-    generator: np.random.Generator,
-    *,
-    keeps_scalars: bool,
+    kind: str, leaf: TrialLeaf, anchors: Sequence[Array], generator: Generator, *, has_arrays: bool
 ) -> Array:
     if leaf.is_key:
         return np.asarray(~leaf.sample)
@@ -287,17 +283,17 @@ def _made(
         # The imaginary part of a bounded input is drawn from N(0, 1), as in fixtures.
         real, imaginary = _part(leaf, "real", leaf.bounds), _part(leaf, "imag", None)
         made = np.empty(leaf.shape, leaf.dtype)
-        made.real = _floats(kind, real, anchors, generator, keeps_scalars=keeps_scalars)
-        made.imag = _floats(kind, imaginary, anchors, generator, keeps_scalars=keeps_scalars)
+        made.real = _floats(kind, real, anchors, generator, has_arrays=has_arrays)
+        made.imag = _floats(kind, imaginary, anchors, generator, has_arrays=has_arrays)
         return made
-    return _floats(kind, leaf, anchors, generator, keeps_scalars=keeps_scalars)
+    return _floats(kind, leaf, anchors, generator, has_arrays=has_arrays)
 
 
 def _part(leaf: TrialLeaf, part: str, bounds: Bounds | None) -> TrialLeaf:
     return TrialLeaf(leaf.path, np.array(getattr(leaf.sample, part)), bounds)
 
 
-def _booleans(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Array:
+def _booleans(kind: str, leaf: TrialLeaf, generator: Generator) -> Array:
     if kind == OFFSET:
         return np.ones(leaf.shape, np.bool_)
     if kind == OTHER:
@@ -312,7 +308,7 @@ def _booleans(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Arr
     return np.where(rows % 3 == 0, False, np.where(rows % 3 == 1, True, mixed))
 
 
-def _integers(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Array:
+def _integers(kind: str, leaf: TrialLeaf, generator: Generator) -> Array:
     if leaf.bounds is None:
         # Lengths, offsets, a permutation: what they have in common nobody said.
         if kind == OTHER:
@@ -337,12 +333,7 @@ def _integers(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Arr
 
 
 def _floats(
-    kind: str,
-    leaf: TrialLeaf,
-    anchors: Sequence[Array],
-    generator: np.random.Generator,
-    *,
-    keeps_scalars: bool,
+    kind: str, leaf: TrialLeaf, anchors: Sequence[Array], generator: Generator, *, has_arrays: bool
 ) -> Array:
     match kind:
         case "other":
@@ -354,7 +345,7 @@ def _floats(
         case _:
             values = _ordinary(leaf)
     made = _cast(values, leaf)
-    if kind in SPECIAL and not (keeps_scalars and made.size == 1):
+    if kind in SPECIAL and not (has_arrays and made.size == 1):
         _sprinkle(made, _specials(kind, leaf), generator)
         if kind == EXTREME and leaf.within(0.0):
             _blank_row(made)
@@ -384,7 +375,7 @@ def _others(leaf: TrialLeaf) -> Array:
     return values
 
 
-def _far(leaf: TrialLeaf, generator: np.random.Generator) -> Array:
+def _far(leaf: TrialLeaf, generator: Generator) -> Array:
     if leaf.bounds is not None:
         low, high = leaf.bounds
         # The eighth that is the farthest from zero.
@@ -393,7 +384,7 @@ def _far(leaf: TrialLeaf, generator: np.random.Generator) -> Array:
     return min(FAR, _largest(leaf) / 8) + np.abs(generator.standard_normal(leaf.shape))
 
 
-def _scattered(leaf: TrialLeaf, anchors: Sequence[Array], generator: np.random.Generator) -> Array:
+def _scattered(leaf: TrialLeaf, anchors: Sequence[Array], generator: Generator) -> Array:
     size = 10.0 ** generator.uniform(-DECADES, DECADES, leaf.shape)
     values = size * generator.choice([-1.0, 1.0], leaf.shape)
     if leaf.bounds is not None:
@@ -447,7 +438,7 @@ def _specials(kind: str, leaf: TrialLeaf) -> list[float]:
     return [value for value in values if leaf.within(value)]
 
 
-def _sprinkle(made: Array, specials: Sequence[float], generator: np.random.Generator) -> None:
+def _sprinkle(made: Array, specials: Sequence[float], generator: Generator) -> None:
     """Put special values into every second row, so that ordinary rows stay beside them."""
     if not specials:
         return

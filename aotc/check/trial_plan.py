@@ -253,11 +253,8 @@ def plan_trials(
     relations = [parse_relation(text) for text in spec.relations]
     accepted = {dimension: known.accepted for dimension, known in dimensions.items()}
     sizes = [dict(each) for each in profiles]
-    rows = (
-        (trial_inputs.NAN_ROW, trial_inputs.INFINITE_ROW, trial_inputs.EQUAL_ROWS)
-        if _has_free_rows(captured, spec)
-        else (trial_inputs.EQUAL_ROWS,)
-    )
+    special = (trial_inputs.NAN_ROW, trial_inputs.INFINITE_ROW)
+    rows = (*(special if _has_free_rows(captured, spec) else ()), trial_inputs.EQUAL_ROWS)
     planner = _Planner(captured, entry, sorted(pads), accepted, relations, sizes, rows)
     planned = [
         Trial(planner.call(each, kind)) for each in sizes for kind in (FIXTURE, *trial_inputs.KINDS)
@@ -292,9 +289,7 @@ def ranges(
         for each in inputs
         if not (trial_run.is_float(each.dtype) or each.dtype is DType.BOOL or each.key_impl)
     }
-    found = {
-        path: (int(stated[path][0]), int(stated[path][1])) for path in integers & stated.keys()
-    }
+    found = {p: (int(stated[p][0]), int(stated[p][1])) for p in integers & stated.keys()}
     left = integers - found.keys()
     for arrays in fixtures if left else ():
         for path in left:

@@ -173,9 +173,7 @@ def _split(trial: Trial, subject: Subject, leaves: Sequence[Array]) -> list[list
         start += size
     axes = [axis_of(spec.shape, dimension) for spec in outputs]
     joined = [join([part[index] for part in parts], axis) for index, axis in enumerate(axes)]
-    return [
-        [part[i] if axis is None else joined[i] for i, axis in enumerate(axes)] for part in parts
-    ]
+    return [[p[i] if axis is None else joined[i] for i, axis in enumerate(axes)] for p in parts]
 
 
 def _beside(trial: Trial, subject: Subject, leaves: Sequence[Array]) -> list[list[Array]]:

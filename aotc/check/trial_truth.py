@@ -219,15 +219,11 @@ def worst_of(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def second_opinion(
-    found: Sequence[Array],
-    plain: Sequence[Array],
-    opinion: Sequence[Array],
-    rtol: float,
-    atol: float,
+    found: Sequence[Array], plain: Sequence[Array], third: Sequence[Array], rtol: float, atol: float
 ) -> Side:
     """Return who differs from a third result of the same inputs; "" if neither does."""
     sides = [
-        all(_close(one, third, rtol, atol).all() for one, third in zip(side, opinion, strict=True))
+        all(_close(one, other, rtol, atol).all() for one, other in zip(side, third, strict=True))
         for side in (found, plain)
     ]
     if all(sides):

@@ -95,35 +95,30 @@ def leaks(entry: EntryTrials, outcomes: Sequence[Outcome], what: str, at: At) ->
         if len(dimensions) > 1 and not alone.isdisjoint(dimensions):
             continue
         count = sum(outcome.trial.dimensions == dimensions for outcome in own)
-        yield _leak(entry, dimensions, each, count, what, at)
+        yield _leak(entry, each, count, what, at)
 
 
 def endless(entry: EntryTrials, trial: Trial, seconds: float, at: At) -> Finding:
     """AOTC-E955 or E956 for a trial that was stopped after so many seconds."""
     never = Outcome(trial, Difference(inf, inf, 0, 0, within=False, excess=inf))
-    finding = _leak(entry, trial.dimensions, [never], 1, "plain JAX itself", at)
+    finding = _leak(entry, [never], 1, "plain JAX itself", at)
     done = finding.found.removeprefix("another result from ").partition(": max abs error")[0]
     return replace(finding, found=f"none within {seconds:.0f} s from {done}")
 
 
-def _leak(
-    entry: EntryTrials,
-    dimensions: tuple[str, ...],
-    failed: Sequence[Outcome],
-    count: int,
-    what: str,
-    at: At,
-) -> Finding:
+def _leak(entry: EntryTrials, failed: Sequence[Outcome], count: int, what: str, at: At) -> Finding:
+    """Return the finding for trials of the same dimensions."""
     # With what calls really hold, if that fails already; the largest error of those otherwise.
     outcome = max(
         failed,
-        key=lambda each: (
-            each.trial.fill in (DECLARED, ""),
-            each.trial.call.inputs == FIXTURE,
-            each.difference.max_abs,
+        key=lambda o: (
+            o.trial.fill in (DECLARED, ""),
+            o.trial.call.inputs == FIXTURE,
+            o.difference.max_abs,
         ),
     )
     trial, difference, inputs = outcome.trial, outcome.difference, outcome.trial.call.inputs
+    dimensions = trial.dimensions
     names = " and ".join(dimensions)
     stated = at("entry_points", entry.entry_point, "out_of_profile", dimensions[0])
     stated += "".join(f" and {name}" for name in dimensions[1:])

@@ -47,10 +47,7 @@ class SectionedGroup(click.Group):
         for title, names in COMMANDS.sections().items():
             with formatter.section(title):
                 formatter.write_dl(
-                    [
-                        (name.ljust(indent), COMMANDS[name].get_short_help_str(UNCUT))
-                        for name in names
-                    ]
+                    [(n.ljust(indent), COMMANDS[n].get_short_help_str(UNCUT)) for n in names]
                 )
 
 

@@ -55,6 +55,14 @@ class Output:
         else:
             text()
 
+    def noted(self, document: dict[str, Any], lines: Iterable[str], notes: Sequence[str]) -> None:
+        """Print the result with notes, the text of which is on stderr."""
+        if self.json:
+            self.document({"ok": True, **document, "notes": [*notes]})
+        else:
+            say(*lines)
+            print_notes(notes)
+
     def checked(
         self, document: dict[str, Any], lines: Iterable[str], findings: Findings, exit_code: int
     ) -> int:

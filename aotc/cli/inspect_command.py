@@ -9,9 +9,7 @@ from aotc.cli.command_output import Output, command
 
 
 @click.command()
-@click.argument(
-    "bundle", type=reference_options.BUNDLE_REFERENCE, help=reference_options.SOURCE_HELP
-)
+@reference_options.bundle_argument
 @reference_options.fetching_options
 @command
 def inspect(

@@ -73,6 +73,8 @@ BUNDLE_HELP = "Bundle file or OCI layout directory"
 SOURCE_HELP = "Bundle file, OCI layout directory, or oci:// reference"
 
 
+bundle_argument = click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
+
 ca_option = click.option("--ca", type=FILE, help="CA certificates for the registry (PEM)")
 
 
@@ -133,10 +135,8 @@ profile_option = click.option(
 
 def verified_options[F: Callable[..., object]](function: F) -> F:
     """Add `--trust` and `--untrusted`."""
-    function = click.option("--untrusted", is_flag=True, help="Skip signature verification")(
-        function
-    )
-    return trust_option("Trust policy that must accept the bundle")(function)
+    untrusted = click.option("--untrusted", is_flag=True, help="Skip signature verification")
+    return trust_option("Trust policy that must accept the bundle")(untrusted(function))
 
 
 def trust_option[F: Callable[..., object]](

@@ -15,9 +15,7 @@ from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument(
-    "bundle", type=reference_options.BUNDLE_REFERENCE, help=reference_options.SOURCE_HELP
-)
+@reference_options.bundle_argument
 @key_options(required=True)
 @reference_options.trust_option("Trust policy that must accept earlier signatures")
 @click.option(

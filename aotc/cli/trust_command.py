@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import FILE, HELP_OPTION, Output, command, print_notes, report_findings
+from aotc.cli.command_output import FILE, HELP_OPTION, Output, command, report_findings
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP
 from aotc_runtime.base.rendering import say
 
@@ -115,14 +115,10 @@ def init(
     from aotc.bundle.trust.trust_text import write_policy
 
     ids = write_policy(output, name, keys, threshold, holders)
-    notes = [_UNHELD] if threshold > 1 and not holders else []
-
-    def text() -> None:
-        say(f"wrote {output}: trusts {', '.join(k[:16] for k in ids)} for {name}")
-        print_notes(notes)
-
     document = {"policy": str(output), "name": name, "threshold": threshold, "keys": ids}
-    out.result({**document, "holders": [*holders], "notes": notes}, text)
+    line = f"wrote {output}: trusts {', '.join(k[:16] for k in ids)} for {name}"
+    notes = [_UNHELD] if threshold > 1 and not holders else []
+    out.noted({**document, "holders": [*holders]}, [line], notes)
 
 
 @trust.command("add-key")
@@ -180,13 +176,8 @@ def add_key(
         policy, key, table, {field: value for field, value in fields.items() if value is not None}
     )
     trusts = "trusts certificates of" if certifier else "trusts"
-
-    def text() -> None:
-        say(f"{policy} {trusts} {added.id}")
-        print_notes(notes)
-
     document = {"policy": str(policy), "key": added.id, "table": table, **stated}
-    out.result({**document, "notes": notes}, text)
+    out.noted(document, [f"{policy} {trusts} {added.id}"], notes)
 
 
 @trust.command()
@@ -237,17 +228,10 @@ def revoke(
     left = [finding.found for finding in check_reachable(state, timedelta(), str(policy))]
     but = " that no timestamp dates back" if changed.policy.timestamp_authorities else ""
     notes = [f"too few keys count now, so every bundle is refused{but}: {found}" for found in left]
-
-    def text() -> None:
-        for kind, values in changed.added.items():
-            for value in values:
-                say(f"revoked  {kind[:-1]} {value}")
-        for value in changed.already:
-            say(f"already  {value}")
-        print_notes(notes)
-
+    lines = [f"revoked  {kind[:-1]} {each}" for kind, ids in changed.added.items() for each in ids]
+    lines += [f"already  {value}" for value in changed.already]
     revoked = {"policy": str(policy), "revoked": changed.added, "already": changed.already}
-    out.result({**revoked, "notes": notes}, text)
+    out.noted(revoked, lines, notes)
 
 
 @trust.command()

@@ -14,9 +14,7 @@ from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument(
-    "bundle", type=reference_options.BUNDLE_REFERENCE, help=reference_options.SOURCE_HELP
-)
+@reference_options.bundle_argument
 @reference_options.trust_option(required=True)
 @click.option(
     "--target",

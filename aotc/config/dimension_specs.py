@@ -7,7 +7,7 @@
 Generated profiles always hold the largest accepted size, so that every other one can be padded.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Literal
@@ -183,9 +183,7 @@ def _generated(rule: Rule, accepted: Dimension) -> Iterator[int]:
 
 
 def grid(
-    dimensions: Iterable[str],
-    profiles: Mapping[str, tuple[int, ...]],
-    relations: Iterable[Relation],
+    dimensions: Iterable[str], profiles: Mapping[str, Sequence[int]], relations: Iterable[Relation]
 ) -> tuple[Sizes, ...]:
     """Return all combinations of the dimensions' profiles for which the relations hold, sorted.
 

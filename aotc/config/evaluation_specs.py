@@ -18,10 +18,8 @@ BEST = {"top1": 1, "topk": 1, "auc": 1, "cosine": 1, "rmse": 0, "mae": 0, "perpl
 def _metric(text: str) -> str:
     if text in BEST or field_types.is_function_reference(text):
         return text
-    problem = unknown_reference((), "metric", text, BEST, 'or name a "package.module:function"')
-    raise field_types.refusal(
-        problem.expected, problem.hint, found=problem.found, code=problem.code
-    )
+    found = unknown_reference((), "metric", text, BEST, 'or name a "package.module:function"')
+    raise field_types.refusal(found.expected, found.hint, found=found.found, code=found.code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,11 @@ class InputLike(Section):
     function: Annotated[field_types.FunctionReference, Field(alias="like")]
     arguments: Mapping[field_types.Identifier, field_types.PlainValue] = field(default_factory=dict)
 
+    def arguments_at(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        """Return what the function is called with."""
+        stated = self.arguments.items()
+        return {name: sizes[v] if isinstance(v, str) else v for name, v in stated}
+
 
 @dataclass(frozen=True, slots=True)
 class InputDict:

@@ -200,28 +200,22 @@ def check_policies(
 
 
 def _check_fill(
-    path: KeyPath,
-    leaf: str,
-    value: Fill,
-    dimension: str,
-    leaves: Mapping[str, InputLeaf | InputLike],
+    at: KeyPath, leaf: str, value: Fill, dimension: str, leaves: Mapping[str, InputLeaf | InputLike]
 ) -> Iterator[Problem]:
-    below = [at for at, spec in leaves.items() if isinstance(spec, InputLike)]
-    if any(leaf == at or leaf.startswith(at + "/") for at in below):
+    likes = [name for name, spec in leaves.items() if isinstance(spec, InputLike)]
+    if any(leaf == like or leaf.startswith(like + "/") for like in likes):
         # The structure of a `like` is known once its function has been called.
         spec = None
     else:
         spec = leaves.get(leaf)
-        carrying = [
-            at for at, s in leaves.items() if isinstance(s, InputLeaf) and dimension in s.shape
-        ]
-        if leaf not in carrying:
+        padded = [n for n, s in leaves.items() if isinstance(s, InputLeaf) and dimension in s.shape]
+        if leaf not in padded:
             hint = "only arrays with the dimension in their shape are padded"
-            yield unknown_reference(path, "input array", leaf, carrying, hint)
+            yield unknown_reference(at, "input array", leaf, padded, hint)
             return
     dtype = spec.stated if isinstance(spec, InputLeaf) else None
     if why := _misfit(value, dtype):
-        yield Problem("AOTC-E805", path, "correct the fill", expected=why, found=show(value))
+        yield Problem("AOTC-E805", at, "correct the fill", expected=why, found=show(value))
 
 
 def _number(text: str) -> Fill:

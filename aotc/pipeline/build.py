@@ -34,6 +34,7 @@ from aotc.pipeline import build_notes, build_stages, build_tuning, code_identity
 from aotc.pipeline.asset_files import read_assets
 from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
 from aotc.pipeline.build_plan import resolve_candidates
+from aotc.pipeline.build_tuning import Tuning
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import OpenCompilers, on_this_host
 from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
@@ -94,7 +95,7 @@ def build(
     jobs: int | None = None,
     on_stage: OnStage = lambda stage, done, total: None,
     on_output: OnOutput = lambda process, text: None,
-    tuning: build_tuning.Tuning | None = None,
+    tuning: Tuning | None = None,
     cache: Cache | None = None,
     keep_going: bool = False,
     on_done: OnDone = lambda done: None,
@@ -309,11 +310,7 @@ def _isolation(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
 
 
 def resolve(
-    manifest: BuildManifest,
-    targets: Sequence[str],
-    tuning: build_tuning.Tuning | None,
-    *,
-    keep_going: bool,
+    manifest: BuildManifest, targets: Sequence[str], tuning: Tuning | None, *, keep_going: bool
 ) -> build_stages.Request:
     """Return a build request. Raises the errors of `build` about targets and tuning files."""
     names = tuple(targets) or manifest.targets

@@ -196,10 +196,8 @@ class EngineFallback:
     @property
     def refusal(self) -> EngineRefusal:
         """The refusal as evidence for reviewers: its first finding."""
-        first = self.findings[0]
-        return EngineRefusal(
-            engine=self.engine, where=first.where, code=first.code, found=first.found
-        )
+        one = self.findings[0]
+        return EngineRefusal(engine=self.engine, where=one.where, code=one.code, found=one.found)
 
 
 def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Target, ...]:

@@ -26,6 +26,7 @@ from aotc.config.tuning_file import Recorded
 from aotc.pipeline import build_tuning, user_processes
 from aotc.pipeline.asset_files import AssetFiles
 from aotc.pipeline.build_plan import EngineFallback, Wanted, compile_jobs, first_refusal
+from aotc.pipeline.build_tuning import Tuner
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
 from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks, open_tasks
@@ -130,19 +131,15 @@ class Compiled:
         return [job.target.platform for job in self.jobs[target.name].values()]
 
 
+@dataclass(slots=True)
 class CompileQueue:
     """The compile jobs that were begun, none of them twice. Threads may share it."""
 
-    def __init__(
-        self,
-        targets: Sequence[Target],
-        wanted: Wanted,
-        backends: Mapping[str, Backend],
-        workers: Workers,
-    ) -> None:
-        self._targets, self._wanted = targets, wanted
-        self._backends, self._workers = backends, workers
-        self._begun: dict[tuple[str, ExecutableKey], Future[Executable]] = {}
+    _targets: Sequence[Target]
+    _wanted: Wanted
+    _backends: Mapping[str, Backend]
+    _workers: Workers
+    _begun: dict[tuple[str, ExecutableKey], Future[Executable]] = field(default_factory=dict)
 
     @property
     def begun(self) -> Mapping[tuple[str, ExecutableKey], Future[Executable]]:
@@ -248,35 +245,24 @@ def _compile(
     run: BuildRun, source: Source, queue: CompileQueue, program: CapturedProgram
 ) -> Compiled:
     """Wait for every executable and for plain JAX."""
-    request, failures, meter = run.request, run.failures, run.meter
+    request, failures, meter, buildable = run.request, run.failures, run.meter, run.buildable
     jobs: ByTarget[CompileJob] = compile_jobs(
-        program.entry_points.values(), run.buildable, request.wanted
+        program.entry_points.values(), buildable, request.wanted
     )
     chosen: ByTarget[Tuned] = {}
     if isinstance(request.tuning, Recorded):
         jobs, chosen = build_tuning.replay(
-            run.buildable,
-            jobs,
-            request.tuning,
-            program,
-            run.scratch,
-            request.beside,
-            run.built_with,
+            buildable, jobs, request.tuning, program, run.scratch, request.beside, run.built_with
         )
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1 + count_trials(run.scratch.folder))
     reference = user_processes.reference(
-        source,
-        program,
-        run.tasks,
-        run.workers,
-        run.on_output,
-        lambda trial: meter.step(Kind.REFERENCE),
+        source, program, run.tasks, run.workers, run.on_output, lambda _: meter.step(Kind.REFERENCE)
     )
     queue.begin(jobs)
-    settled = [_settle(run, queue, program, run.by_engine(each)) for each in run.buildable]
+    settled = [_settle(run, queue, program, run.by_engine(each)) for each in buildable]
     targets = [target for target, _ in settled]
-    others = [each for each in targets if each not in run.buildable]
+    others = [each for each in targets if each not in buildable]
     jobs = {**jobs, **compile_jobs(program.entry_points.values(), others, request.wanted)}
     chosen = {name: each for name, each in chosen.items() if name not in {t.name for t in others}}
     compiling = queue.begin(jobs)
@@ -339,11 +325,7 @@ def _settle(
 
 
 def tune_targets(
-    run: BuildRun,
-    tuner: build_tuning.Tuner,
-    program: CapturedProgram,
-    compiled: Compiled,
-    parts: Assembler,
+    run: BuildRun, tuner: Tuner, program: CapturedProgram, compiled: Compiled, parts: Assembler
 ) -> Compiled:
     """Replace executables by the best of their candidates, as measured on this host.
 
@@ -358,7 +340,7 @@ def tune_targets(
                 whole.append(target)
                 continue
             best = tuner.search(
-                [*_engine_compilations(run, target, jobs[target.name], program)],
+                [*_engine_compilations(run, target, jobs, program)],
                 executables[target.name],
                 program,
                 run.scratch,
@@ -377,16 +359,13 @@ def tune_targets(
 
 
 def _engine_compilations(
-    run: BuildRun,
-    target: Target,
-    jobs: Mapping[ExecutableKey, CompileJob],
-    program: CapturedProgram,
+    run: BuildRun, target: Target, jobs: ByTarget[CompileJob], program: CapturedProgram
 ) -> Iterator[build_tuning.EngineCompilation]:
     """Yield a compiled target, and the same for each later engine.
 
     Where executables may have different engines, also for earlier ones, which rejected some.
     """
-    yield build_tuning.EngineCompilation(target, jobs, run.compilers[target.platform])
+    yield build_tuning.EngineCompilation(target, jobs[target.name], run.compilers[target.platform])
     every = run.by_engine(target)
     begin = 0 if run.request.manifest.tune.mixed else every.index(target) + 1
     for other in every[begin:]:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from aotc.base.child_processes import Processes
 from aotc.base.errors import raise_if
 from aotc.base.temporary_files import hard_link, remove_folder
-from aotc.base.workers import confined_process, worker_environment, worker_parent
+from aotc.base.workers import worker_environment, worker_parent
 from aotc.base.workers.forked_workers import kept
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import endorsement
@@ -122,12 +122,7 @@ class TruthProcess:
         job = TruthJob(self.target, tuple(calls), self._tolerances, options)
         return worker_parent.run(
             kept(PROGRAM_WORKER),  # which has imported jax
-            Job(
-                TRUTH_WORKER,
-                str(folder),
-                msgspec.msgpack.encode(job),
-                secrets=confined_process.secrets(),
-            ),
+            Job(TRUTH_WORKER, str(folder), msgspec.msgpack.encode(job)),
             answer_type,
             within=folder,
             environment=worker_environment.clean({"JAX_PLATFORMS": "cpu"}),

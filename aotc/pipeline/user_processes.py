@@ -20,7 +20,7 @@ from aotc.base.errors import refusal
 from aotc.base.evidence import Coverage
 from aotc.base.source_locations import EntryPointLines
 from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
-from aotc.base.workers import confined_process, worker_environment, worker_parent
+from aotc.base.workers import worker_environment, worker_parent
 from aotc.base.workers.confined_process import SECONDS_VARIABLE, ProcessLimits
 from aotc.base.workers.forked_workers import kept
 from aotc.check import parity_process
@@ -157,14 +157,7 @@ class Source:
         """
         folder, manifest = self.scratch.folder, self.job.manifest
         limits = limits_of(manifest, str(folder))
-        job = Job(
-            child.module,
-            str(folder),
-            self.job.encode(),
-            dict(options),
-            limits,
-            confined_process.secrets(),
-        )
+        job = Job(child.module, str(folder), self.job.encode(), dict(options), limits)
         with crash_refused(child.failure_code, child.doing, limits):
             worker_parent.run(
                 kept(PROGRAM_WORKER),

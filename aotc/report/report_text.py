@@ -119,10 +119,8 @@ def _runs_with(target: Mapping[str, Any]) -> str:
     requires = target["requires"]
     beside = requires.get("engines", {}).values()
     packages = [{"plugin": "jaxlib", "accepts_plugin": target["accepts_jaxlib"]}, *beside]
-    if (
-        bundle_manifest.engine_name(msgspec.convert(target["target"], bundle_manifest.Target))
-        != bundle_manifest.XLA
-    ):
+    described = msgspec.convert(target["target"], bundle_manifest.Target)
+    if bundle_manifest.engine_name(described) != bundle_manifest.XLA:
         packages[0] = requires["device"]
     return ", ".join(f"{p['plugin']} {' or '.join(p['accepts_plugin'])}" for p in packages)
 
@@ -210,9 +208,7 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
 def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
     """Yield what was traced of an entry point, and who does its work, if its evidence was read."""
     if coverage := entry.get("coverage"):
-        missed = sum(
-            f["traced"] < f["lines"] for found in coverage["files"].values() for f in found
-        )
+        missed = sum(f["traced"] < f["lines"] for own in coverage["files"].values() for f in own)
         rest = f", {count(missed, 'function')} not whole" if missed else ""
         yield f"traced {coverage['traced']} of {count(coverage['lines'], 'line')}{rest}"
     if entry.get("reference") == "recorded":

@@ -14,13 +14,15 @@ from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentScope, ComponentType
 from cyclonedx.output.json import JsonV1Dot7
+from cyclonedx.spdx import is_expression
 from msgspec import UNSET
 from packageurl import PackageURL
 
 from aotc.base.stages import CapturedProgram, Package
-from aotc.bundle.sign.model_card import model_card
 from aotc.config.build_manifest import BuildManifest
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name
+from aotc_runtime.schema.tensor_text import tensor_text
 
 LOADED = ("aotc-runtime", "cryptography", "ml-dtypes", "msgspec", "numpy")
 """Packages that a process has which loads a bundle, beside those of the engines that run it; the
@@ -63,7 +65,7 @@ def sbom(
         bom.components.add(part)
     bom.register_dependency(bundle, parts)
     document: dict[str, Any] = json.loads(JsonV1Dot7(bom).output_as_string())
-    document["metadata"]["component"] |= model_card(manifest, built)
+    document["metadata"]["component"] |= _model_card(manifest, built)
     return document
 
 
@@ -117,3 +119,57 @@ def _built_with(manifest: BundleManifest) -> str:
 
 def _sha256(digest: str) -> HashType:
     return HashType(alg=HashAlgorithm.SHA_256, content=digest.removeprefix("sha256:"))
+
+
+def _model_card(stated: BuildManifest, built: Sequence[BundleManifest]) -> dict[str, Any]:
+    """Return the keys of a component: its card with measurements by target, licence, owners.
+
+    https://cyclonedx.org/docs/1.7/json/#metadata_component_modelCard
+    """
+    entries = built[0].entry_points.items()
+    sides = {
+        side: [
+            {"format": f"{name} {spec.path or 'result'}: {tensor_text(spec)}"}
+            for name, entry in entries
+            for spec in getattr(entry, side)
+        ]
+        for side in ("inputs", "outputs")
+    }
+    measured = [metric for manifest in built for metric in _metrics(manifest)]
+    card: dict[str, Any] = {"modelParameters": {side: v for side, v in sides.items() if v}}
+    if measured:
+        card["quantitativeAnalysis"] = {"performanceMetrics": measured}
+    described: dict[str, Any] = {"modelCard": card}
+    if text := stated.license:
+        expression = {"expression": text}
+        described["licenses"] = [expression if is_expression(text) else {"license": {"name": text}}]
+    if stated.owners:
+        described["authors"] = [{"name": owner} for owner in stated.owners]
+    return described
+
+
+def _metrics(manifest: BundleManifest) -> Iterator[dict[str, Any]]:
+    for name, entry in manifest.entry_points.items():
+        of, precision = f"{name} for {manifest.target.name}", _precision(entry)
+        for each in entry.evaluations or ():
+            if isinstance(each.result, bundle_manifest.EvaluationRan):
+                ends = {"lowerBound": each.result.low, "upperBound": each.result.high}
+                yield {
+                    "type": each.metric,
+                    "value": each.result.value,
+                    "slice": f"{of}, {each.samples} samples{precision}",
+                    "confidenceInterval": ends,
+                }
+        ran = [p.parity for p in entry.profiles if isinstance(p.parity, bundle_manifest.ParityRan)]
+        if ran:
+            yield {
+                "type": "largest absolute error against the reference",
+                "value": max((parity.max_abs for parity in ran), key=float),
+                "slice": f"{of}, {len(ran)} executables{precision}",
+            }
+
+
+def _precision(entry: bundle_manifest.EntryPoint) -> str:
+    """Return the precisions of an entry point's quantized weights; empty if it has none."""
+    stored = sorted({p.precision.weights for p in entry.profiles if p.precision})
+    return f", weights in {' and '.join(stored)}" if stored else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from aotc.base.errors import finding, raise_if
-from aotc.base.stages import Bundle
+from aotc.base.stages import Bundle, Chunk
 from aotc.bundle.write import atomic_files
 from aotc.bundle.write.oci_descriptors import descriptor, descriptor_of, layout_index
 from aotc.bundle.write.output_paths import BUNDLE, require_file_place, require_folder_place
@@ -39,8 +39,6 @@ from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, ope
 from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
 
-type Data = bytes | memoryview
-
 
 class Form(Enum):
     """The form of a bundle on disk."""
@@ -57,7 +55,7 @@ class Blob:
     computed before. What is packed is read back and hashed in any case.
     """
 
-    data: Data
+    data: Chunk
     media_type: str
     file: Path | None = None
     known: str = ""
@@ -147,8 +145,8 @@ def rooted(
 
 
 def _members(
-    files: Mapping[str, Data], blobs: Mapping[str, Blob], on_progress: OnProgress
-) -> Iterator[tuple[str, Data]]:
+    files: Mapping[str, Chunk], blobs: Mapping[str, Blob], on_progress: OnProgress
+) -> Iterator[tuple[str, Chunk]]:
     """File names and contents in their order on disk; weights, the large ones, last."""
     yield from files.items()
     for digest in sorted(blobs, key=lambda d: (blobs[d].media_type == oci_layout.WEIGHTS_TYPE, d)):
@@ -158,7 +156,7 @@ def _members(
             on_progress(len(blob.data))
 
 
-def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
+def _archive(members: Iterator[tuple[str, Chunk]]) -> Iterator[Chunk]:
     for name, data in members:
         info = tarfile.TarInfo(name)
         info.size = len(data)
@@ -206,7 +204,7 @@ def write(
 def write_files(
     path: Path,
     form: Form,
-    files: Mapping[str, Data],
+    files: Mapping[str, Chunk],
     blobs: Mapping[str, Blob],
     check: atomic_files.Check,
     before: atomic_files.Before = atomic_files.nothing,

@@ -18,15 +18,7 @@ from aotc.base.workers import worker_parent
 from aotc.base.workers.worker_environment import inherited
 from aotc.commands.certify import certify_worker
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.formats.certificate_predicate import (
-    BEYOND,
-    CRASHED,
-    HUNG,
-    PASSED,
-    REFUSED,
-    FixtureRun,
-    Surroundings,
-)
+from aotc_runtime.formats import certificate_predicate
 from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.schema.trust_policy import TrustPolicy
 
@@ -44,7 +36,7 @@ RESULTS = "AOTC-E7"
 bundle, the policy or the host."""
 
 
-class _Surroundings(Surroundings, frozen=True):
+class _Surroundings(certificate_predicate.Surroundings, frozen=True):
     """version: of the package that runs the target there."""
 
     version: str
@@ -55,7 +47,7 @@ class _Event(Struct, frozen=True):
 
     surroundings: _Surroundings | None = None
     verified: str = ""
-    ran: FixtureRun | None = None
+    ran: certificate_predicate.FixtureRun | None = None
 
 
 class Job(Struct, frozen=True):
@@ -90,8 +82,8 @@ class Trial:
     release: Release
     outcome: str
     detail: str
-    fixtures: tuple[FixtureRun, ...]
-    surroundings: Surroundings | None
+    fixtures: tuple[certificate_predicate.FixtureRun, ...]
+    surroundings: certificate_predicate.Surroundings | None
     findings: tuple[Finding, ...] = ()
 
 
@@ -125,7 +117,7 @@ def run(
     """
     where: _Surroundings | None = None
     verified = ""
-    runs: list[FixtureRun] = []
+    runs: list[certificate_predicate.FixtureRun] = []
 
     def heard(item: str) -> None:
         nonlocal where, verified
@@ -152,15 +144,17 @@ def run(
         if not error.code.startswith(RESULTS):
             return trial("", "", error.findings)
         reasons = "; ".join(f"{f.code} {f.where}: found {f.found}" for f in error.findings)
-        return trial(REFUSED, reasons, error.findings)
+        return trial(certificate_predicate.REFUSED, reasons, error.findings)
     except worker_parent.CrashedError as crash:
         doing = crash.doing or "starting"
         if crash.late:
-            return trial(HUNG, f"did not end in {seconds:g} s, while {doing}")
+            return trial(certificate_predicate.HUNG, f"did not end in {seconds:g} s, while {doing}")
         ended = f"{describe_status(crash.status)}, while {doing}"
-        return trial(CRASHED, quoted(ended, crash.last_lines(STDERR_LINES_SHOWN)))
+        return trial(
+            certificate_predicate.CRASHED, quoted(ended, crash.last_lines(STDERR_LINES_SHOWN))
+        )
     if where is None:
-        return trial(CRASHED, "exit status 0, while starting")
+        return trial(certificate_predicate.CRASHED, "exit status 0, while starting")
     if (where.version, verified) != (release.version, job.root_digest):
         found = f"{release.package} {where.version} on {verified}"
         expected = f"{release} with {job.root_digest}"
@@ -168,8 +162,8 @@ def run(
         changed = finding("AOTC-E559", job.bundle, found, cause=cause, expected=expected)
         return trial("", "", (changed,))
     if beyond := [run.label for run in runs if not run.withinTolerance]:
-        return trial(BEYOND, "beyond tolerance in " + ", ".join(beyond))
-    return trial(PASSED, "")
+        return trial(certificate_predicate.BEYOND, "beyond tolerance in " + ", ".join(beyond))
+    return trial(certificate_predicate.PASSED, "")
 
 
 def _event(item: str) -> _Event:

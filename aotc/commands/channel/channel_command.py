@@ -176,9 +176,4 @@ def status(out: Output, folder: Path | None, trust: Path | None) -> None:
     from aotc.commands.channel import channel_status
 
     told = channel_status.of_policy(trust) if trust else channel_status.of_folder(folder or Path())
-
-    def text() -> None:
-        say(*told.lines)
-        print_notes(told.notes)
-
-    out.result({**told.document, "notes": [*told.notes]}, text)
+    out.noted(told.document, told.lines, told.notes)

@@ -4,22 +4,15 @@ from pathlib import Path
 
 import click
 
+from aotc.cli import reference_options
 from aotc.cli.command_output import FILE, Output, command
-from aotc.cli.reference_options import (
-    BUNDLE_REFERENCE,
-    SOURCE_HELP,
-    BundleReference,
-    fetching_options,
-    open_with_notes,
-    trust_option,
-)
 from aotc.cli.version_options import jaxlib_option
 
 HELP_SECTION = "Inspect and verify"
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
+@reference_options.bundle_argument
 @click.argument(
     "facts", nargs=-1, type=FILE, metavar="[HOST_FILE]...", help="More files of --hosts"
 )
@@ -27,12 +20,12 @@ HELP_SECTION = "Inspect and verify"
     "--hosts", "hosts", multiple=True, type=FILE, help="Output of `aotc host-info` (repeatable)"
 )
 @jaxlib_option("Assume this jaxlib version (repeatable)")
-@trust_option("Trust policy whose certifiers count")
-@fetching_options
+@reference_options.trust_option("Trust policy whose certifiers count")
+@reference_options.fetching_options
 @command
 def compat(
     out: Output,
-    bundle: BundleReference,
+    bundle: reference_options.BundleReference,
     facts: tuple[Path, ...],
     hosts: tuple[Path, ...],
     jaxlibs: tuple[str, ...],
@@ -61,7 +54,7 @@ def compat(
 
     known = known_targets(Path.cwd())
     policy, now = read_policy(trust) if trust else None, time.time()
-    with open_with_notes(out, bundle, policy, full=full, ca=ca) as found:
+    with reference_options.open_with_notes(out, bundle, policy, full=full, ca=ca) as found:
         read = attributed(found.source, policy, now, found.unread)
     named = (*hosts, *facts)
     described = read_hosts(named) if named else {"this host": detect_all()}

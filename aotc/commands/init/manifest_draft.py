@@ -121,11 +121,7 @@ def draft(
         static=reader.static,
         ranges=reader.ranges,
         is_guessed=reader.is_guessed,
-        notes=(
-            *reader.notes,
-            *map(_left_out, answer.takes_any),
-            *_cut_ranges(dimensions, answer),
-        ),
+        notes=(*reader.notes, *map(_left_out, answer.takes_any), *_cut_ranges(dimensions, answer)),
         donate=tuple(answer.donate),
         recorded=request.recorded,
     )

@@ -19,11 +19,7 @@ def profiles() -> None:
 
 
 log_option = click.option(
-    "--traffic",
-    "log",
-    required=True,
-    type=FILE,
-    help="Traffic log (JSON lines, CSV, saved report)",
+    "--traffic", "log", required=True, type=FILE, help="Traffic log (JSON lines, CSV, saved report)"
 )
 entry_option = click.option(
     "--entry", metavar="NAME", help="Entry point, if several have dimensions"

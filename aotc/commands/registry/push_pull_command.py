@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from aotc.cli import reference_options
 from aotc.cli.command_output import DIR, Output, command
-from aotc.cli.reference_options import (
-    BUNDLE_FILE,
-    BUNDLE_HELP,
-    ca_option,
-    output_options,
-    trust_option,
-)
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.base.rendering import say
@@ -31,9 +25,9 @@ HELP_SECTION = "Ship"
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
+@click.argument("bundle", type=reference_options.BUNDLE_FILE, help=reference_options.BUNDLE_HELP)
 @click.argument("reference", metavar="oci://HOST/REPOSITORY[:TAG]", help="Reference to push to")
-@trust_option("Trust policy that must accept the bundle")
+@reference_options.trust_option("Trust policy that must accept the bundle")
 @click.option(
     "--mount",
     "mounts",
@@ -42,7 +36,7 @@ HELP_SECTION = "Ship"
     help="Repository to mount blobs from (repeatable)",
 )
 @click.option("--modelpack", is_flag=True, help="Also push a CNCF ModelPack manifest")
-@ca_option
+@reference_options.ca_option
 @command
 def push(
     out: Output,
@@ -113,11 +107,11 @@ def push(
     "reference", metavar="oci://HOST/REPOSITORY[:TAG|@DIGEST]", help="Reference to pull"
 )
 @target_option("Target to pull (repeatable)", several=True, default="all")
-@output_options()
+@reference_options.output_options()
 @click.option("--store", "folder", type=DIR, help="Artifact store to read and fill")
-@trust_option("Trust policy whose keys must have signed")
+@reference_options.trust_option("Trust policy whose keys must have signed")
 @click.option("--channel", is_flag=True, help="Require that the policy's channel names the bundle")
-@ca_option
+@reference_options.ca_option
 @command
 def pull(
     out: Output,

@@ -5,22 +5,15 @@ from pathlib import Path
 
 import click
 
+from aotc.cli import reference_options
 from aotc.cli.command_output import FILE, Output, command
-from aotc.cli.reference_options import (
-    BUNDLE_REFERENCE,
-    SOURCE_HELP,
-    BundleReference,
-    fetching_options,
-    open_with_notes,
-    trust_option,
-)
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Inspect and verify"
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
+@reference_options.bundle_argument
 @click.option(
     "-o",
     "--output",
@@ -29,12 +22,12 @@ HELP_SECTION = "Inspect and verify"
     show_default=True,
     help="Output file (.html)",
 )
-@trust_option("Trust policy that must accept the bundle")
-@fetching_options
+@reference_options.trust_option("Trust policy that must accept the bundle")
+@reference_options.fetching_options
 @command
 def report(
     out: Output,
-    bundle: BundleReference,
+    bundle: reference_options.BundleReference,
     output: Path,
     trust: Path | None,
     full: bool,
@@ -62,7 +55,7 @@ def report(
     require_file_place(output, REPORT)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
     rules = policy_document("", state_of(policy, now, str(trust))) if policy else None
-    with open_with_notes(out, bundle, policy, full=full, ca=ca) as found:
+    with reference_options.open_with_notes(out, bundle, policy, full=full, ca=ca) as found:
         read = review(found.source, policy, now, found.unread)
         data = render(page_of(read, policy, now.timestamp(), rules))
     size_bytes = write_atomically(output, [data])

@@ -71,9 +71,7 @@ def _spliced(function: Any, operands: Sequence[Any], operation: Any) -> list[Any
 def state_type(function: Any) -> None:
     """Let a function state the types that its parameters and results have become."""
     block = function.regions[0].blocks[0]
-    types = [
-        [each.type for each in ends] for ends in (block.arguments, block.operations[-1].operands)
-    ]
+    types = [[v.type for v in ends] for ends in (block.arguments, block.operations[-1].operands)]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
 
 

@@ -86,9 +86,7 @@ def _products(module: ir.Module, kept: Collection[int]) -> list[Any]:
     Products that state an algorithm are left out.
     """
     parameters = _parameters(module)
-    uses = (
-        use for number in kept for use in weight_products.spread(parameters[number], KEEPING)[1]
-    )
+    uses = (use for n in kept for use in weight_products.spread(parameters[n], KEEPING)[1])
     others = [operation for operation, *_ in uses]
     return [
         each

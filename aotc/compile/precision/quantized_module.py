@@ -19,8 +19,7 @@ from aotc.compile.precision.quantized_numbers import MIDDLE, Scheme
 from aotc.compile.precision.weight_products import matrix_products
 
 RESTORING = tuple(
-    f"stablehlo.{name}"
-    for name in ("multiply", "broadcast_in_dim", "reshape", "convert", "transpose")
+    f"stablehlo.{op}" for op in ("multiply", "broadcast_in_dim", "reshape", "convert", "transpose")
 )
 """Operations between a weight and its products."""
 

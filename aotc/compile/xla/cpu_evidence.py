@@ -150,7 +150,5 @@ def _of_instruction(instruction: Instruction) -> tuple[str, str] | None:
 def _places(steps: dict[str, dict[str, int]]) -> tuple[evidence.LibraryWork, ...]:
     return tuple(
         evidence.LibraryWork(name=name, steps=dict(sorted(kinds.items())))
-        for name, kinds in sorted(
-            steps.items(), key=lambda item: (item[0] != evidence.XLA, item[0])
-        )
+        for name, kinds in sorted(steps.items(), key=lambda of: (of[0] != evidence.XLA, of[0]))
     )

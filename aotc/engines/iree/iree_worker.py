@@ -10,15 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from aotc.base.evidence import (
-    IREE,
-    Allocations,
-    CompilerRecord,
-    ExecutableEvidence,
-    LibraryWork,
-    MemoryPlan,
-    Optimized,
-)
+from aotc.base import evidence
 from aotc.base.workers.worker_child import answer
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
 from aotc.engines.iree.iree_job import Job
@@ -150,17 +142,17 @@ def separate_registers(text: str) -> str:
 
 def _evidence(
     job: Job, operations: dict[str, int], dispatches: int, temporary: int
-) -> ExecutableEvidence:
+) -> evidence.ExecutableEvidence:
     options = dict(flag.removeprefix("--").split("=", 1) for flag in job.flags)
-    return ExecutableEvidence(
+    return evidence.ExecutableEvidence(
         operations=operations,
-        compilation=CompilerRecord(
+        compilation=evidence.CompilerRecord(
             options=dict(sorted(options.items())), debug_options=None, pipelines=()
         ),
-        optimized=Optimized(instructions={}, fusions={}, custom_calls={}),
-        placement=(LibraryWork(name=IREE, steps={"kernel": dispatches}),),
-        plan=MemoryPlan(
-            allocations={"temporary": Allocations(count=1, size_bytes=temporary)},
+        optimized=evidence.Optimized(instructions={}, fusions={}, custom_calls={}),
+        placement=(evidence.LibraryWork(name=evidence.IREE, steps={"kernel": dispatches}),),
+        plan=evidence.MemoryPlan(
+            allocations={"temporary": evidence.Allocations(count=1, size_bytes=temporary)},
             values=0,
             value_bytes=0,
         ),

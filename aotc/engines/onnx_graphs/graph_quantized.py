@@ -14,13 +14,7 @@ import numpy as np
 
 from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs.graph_patterns import SPREAD, become, maker, number_of, pairs
-from aotc.engines.onnx_graphs.stablehlo_program import (
-    NARROW,
-    PARAMETERS,
-    Block,
-    Operation,
-    Value,
-)
+from aotc.engines.onnx_graphs.stablehlo_program import NARROW, PARAMETERS, Block, Operation, Value
 
 QUANTIZE, DEQUANTIZE = "aotc.quantize", "aotc.dequantize"
 UNPACK, WEIGHTED = "aotc.unpack", "aotc.weighted_dot_general"

@@ -6,14 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from aotc.base.evidence import (
-    ONNX_RUNTIME,
-    CompilerRecord,
-    ExecutableEvidence,
-    LibraryWork,
-    MemoryPlan,
-    Optimized,
-)
+from aotc.base import evidence
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
 from aotc.engines.onnx_graphs.graph_job import CALLING, POOL, Job
 
@@ -74,7 +67,7 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
         }
         started = time.perf_counter()
         kernels = Kernels(
-            operators=engine == ONNX_RUNTIME, signed=job.vnni, rounding=job.accuracy == "4"
+            operators=engine == evidence.ONNX_RUNTIME, signed=job.vnni, rounding=job.accuracy == "4"
         )
         graph = translate(main, job.weights, kernels)
         threads = POOL if cost.get("flops", 0) >= POOLED_FLOPS else CALLING
@@ -93,14 +86,14 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
         memory={**memory, "temp": memory["temp"] + graph.most_bytes()},
         cost=cost,
         operations=operations,
-        evidence=ExecutableEvidence(
+        evidence=evidence.ExecutableEvidence(
             operations=operations,
-            compilation=CompilerRecord(
+            compilation=evidence.CompilerRecord(
                 {"onnxruntime-accuracy-level": job.accuracy} if job.accuracy else {}, None, ()
             ),
-            optimized=Optimized(instructions={}, fusions={}, custom_calls={}),
-            placement=(LibraryWork(name=engine, steps=taken.operators),),
-            plan=MemoryPlan(allocations={}, values=0, value_bytes=0),
+            optimized=evidence.Optimized(instructions={}, fusions={}, custom_calls={}),
+            placement=(evidence.LibraryWork(name=engine, steps=taken.operators),),
+            plan=evidence.MemoryPlan(allocations={}, values=0, value_bytes=0),
             kernels={},
         ),
     )

@@ -74,9 +74,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     if prepared_file(folder).exists():
         metrics = {name: _metric(name, manifest, models.resolve) for name in evaluated}
         waiting = read_prepared(folder)
-        write_prepared(
-            folder, [_scored(each, metrics[each.entry_point], folder) for each in waiting]
-        )
+        write_prepared(folder, [_scored(one, metrics[one.entry_point], folder) for one in waiting])
         return
     prepared = []
     written = {name: replace(each, precision=None) for name, each in captured.entry_points.items()}

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from aotc.base.constants import CAPTURE_WORKER, REFERENCE_WORKER
 from aotc.base.workers import confined_process, worker_environment
@@ -42,7 +42,7 @@ class Job(Struct, frozen=True):
     program: bytes
     options: dict[str, str] = {}
     limits: ProcessLimits | None = None
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = field(default_factory=confined_process.secrets)
 
 
 def prepare() -> None:

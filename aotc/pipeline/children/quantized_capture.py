@@ -1,7 +1,7 @@
 """Quantizes the weights of captured entry points, as their precision in the manifest says."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -54,19 +54,16 @@ class _Made:
     tensors: Mapping[str, Array]
 
 
+@dataclass(slots=True)
 class Quantizer:
     """Quantizes weights of a manifest's entry points. Entry points share what is equal."""
 
-    def __init__(
-        self,
-        manifest: BuildManifest,
-        weights: Mapping[str, Weights],
-        calibrate: Callable[[CapturedEntryPoint, Collection[Name]], Calibration],
-    ) -> None:
-        self._manifest, self._weights, self._calibrate = manifest, weights, calibrate
-        self._made: dict[tuple[Name, str], _Made] = {}
-        self._matched: set[tuple[str, str]] = set()
-        self._names: dict[str, set[str]] = {}
+    _manifest: BuildManifest
+    _weights: Mapping[str, Weights]
+    _calibrate: Callable[[CapturedEntryPoint, Collection[Name]], Calibration]
+    _made: dict[tuple[Name, str], _Made] = field(default_factory=dict)
+    _matched: set[tuple[str, str]] = field(default_factory=set)
+    _names: dict[str, set[str]] = field(default_factory=dict)
 
     def quantized(self, captured: CapturedEntryPoint) -> CapturedEntryPoint:
         """Return an entry point whose modules take quantized weights, if its precision says so.
@@ -162,9 +159,7 @@ class Quantizer:
             for owner, tensor in _named(arguments).values()
             if owner == name
         }
-        made = [
-            (tensor, each) for ((owner, tensor), _), each in self._made.items() if owner == name
-        ]
+        made = [(tensor, new) for ((owner, tensor), _), new in self._made.items() if owner == name]
         replaced = {tensor for tensor, _ in made} - used
         new = {key: value for _, each in made for key, value in each.tensors.items() if key in used}
         if taken := sorted(new.keys() & tensors.keys()):
@@ -304,9 +299,7 @@ class _Rewriter:
             wide = [place for place, name in names.items() if name in self.wide]
             products = multiply_bfloat16(read, made, wide)
         else:
-            units = {
-                place: self.units[names[place]] for place in made if names[place] in self.units
-            }
+            units = {at: self.units[names[at]] for at in made if names[at] in self.units}
             schemes = {place: each.scheme for place, each in made.items()}
             products = take_quantized(read, schemes, units)
         self.products = max(self.products, products)

@@ -7,6 +7,7 @@ for executables of targets that the build host cannot run.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Timer
 from time import monotonic
@@ -145,21 +146,17 @@ def ended_after(
         timer.cancel()
 
 
+@dataclass
 class PlainTrials:
-    """The trials of a program in plain JAX; `functions` are by entry point."""
+    """The trials of a program in plain JAX; functions are by entry point."""
 
-    def __init__(
-        self,
-        program: CapturedProgram,
-        manifest: BuildManifest,
-        scratch: Scratch,
-        functions: Mapping[str, PlainJax],
-        progress: Progress,
-    ) -> None:
-        self._program, self._manifest, self._scratch = program, manifest, scratch
-        self._functions, self._progress = functions, progress
-        self._skipped: dict[ExecutableKey, Mapping[str, str]] = {}
-        self._allowances: dict[Call, float] = {}
+    _program: CapturedProgram
+    _manifest: BuildManifest
+    _scratch: Scratch
+    _functions: Mapping[str, PlainJax]
+    _progress: Progress
+    _skipped: dict[ExecutableKey, Mapping[str, str]] = field(default_factory=dict)
+    _allowances: dict[Call, float] = field(default_factory=dict)
 
     def begin(self, plans: Plans) -> None:
         """Start compiling everything for the sizes of the trials.
@@ -227,9 +224,7 @@ class PlainTrials:
         profile = captured.by_key[key]
         if captured.recorded:
             return dict.fromkeys((FIXTURE, *KINDS), "the results were recorded elsewhere")
-        files = [
-            path for name in {*captured.bound.values()} for path in self._scratch.weights(name)
-        ]
+        files = [path for own in {*captured.bound.values()} for path in self._scratch.weights(own)]
         weight_bytes = sum(path.stat().st_size for path in files)
         skipped = unjudged(weight_bytes, is_meshed=captured.mesh is not None)
         size, has_loops = self._scratch.fixture(key).stat().st_size, profile.control_flow.whiles > 0

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from aotc.base.msgpack_values import unpacked
-from aotc.base.stages import CapturedEntryPoint, CapturedProfile
+from aotc.base.stages import CapturedEntryPoint
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.bundle_writer import Blob
@@ -58,7 +58,7 @@ def work(scratch: Scratch, encoded: bytes, progress: Progress) -> list[Verdict] 
     cases = []
     for call in job.calls:
         captured = program.entry_points[call.key.entry_point]
-        cases.append(_Case(call, captured, captured.by_key[call.key], scratch, job))
+        cases.append(_Case(call, captured, scratch, job))
     if not job.options:
         return [case.opinion() for case in cases]
     device = Processor()
@@ -69,15 +69,10 @@ class _Case:
     """One call: its arguments, and the results of both sides."""
 
     def __init__(
-        self,
-        call: Call,
-        captured: CapturedEntryPoint,
-        profile: CapturedProfile,
-        scratch: Scratch,
-        job: TruthJob,
+        self, call: Call, captured: CapturedEntryPoint, scratch: Scratch, job: TruthJob
     ) -> None:
-        self._profile, self._outputs, self._scratch = profile, captured.outputs, scratch
-        self._artifact = profile.module.artifact
+        self._profile, self._scratch = captured.by_key[call.key], scratch
+        self._artifact, self._outputs = self._profile.module.artifact, captured.outputs
         arrays = read_call(call_file(scratch.folder, call), captured.inputs, captured.outputs)
         self._inputs, self._plain = arrays.inputs, arrays.expected
         found = found_file(scratch.folder, job.target, call).read()
@@ -96,10 +91,8 @@ class _Case:
             pairs = [(one[place], exact[place]) for one, exact in neighbours]
             others = [order[place] for order in orders]
             truth = Truth([way[place] for way in ways], pairs, others) if ways else None
-            found, plain_one = self._found[place], self._plain[place]
-            verdicts.append(
-                verdict_of(tensor.path, found, plain_one, truth, self._rtol, self._atol)
-            )
+            found, plain = self._found[place], self._plain[place]
+            verdicts.append(verdict_of(tensor.path, found, plain, truth, self._rtol, self._atol))
         return worst_of(verdicts)
 
     def _compute_truth(
@@ -138,7 +131,7 @@ class _Case:
         if max(sizes, default=0) ** 1.5 > INTERPRETED_MAX:
             return ""
         with suppress(NotInterpretedError):
-            third = interpreted(self._profile.module.artifact, arguments)
+            third = interpreted(self._artifact, arguments)
             return second_opinion(self._found, self._plain, third, self._rtol, self._atol)
         return ""
 

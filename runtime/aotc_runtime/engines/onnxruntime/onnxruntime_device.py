@@ -40,11 +40,7 @@ numpy's arrays of it are nobody else's.
 _SILENT = 4
 """ONNX Runtime's severity above which it logs: what it raises is enough."""
 
-_BITS = {
-    "bfloat16": np.dtype(np.uint16),
-    "int4": np.dtype(np.uint8),
-    "uint4": np.dtype(np.uint8),
-}
+_BITS = {"bfloat16": np.dtype(np.uint16), "int4": np.dtype(np.uint8), "uint4": np.dtype(np.uint8)}
 
 
 class OnnxError(Exception):
