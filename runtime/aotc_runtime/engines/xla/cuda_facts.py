@@ -118,11 +118,7 @@ def _gpu(cuda: Any, nvml: Any, ordinal: int) -> Gpu | None:
 class _NvmlMemory(ctypes.Structure):
     """`nvmlMemory_t`, bytes."""
 
-    _fields_ = (
-        ("total", ctypes.c_ulonglong),
-        ("free", ctypes.c_ulonglong),
-        ("used", ctypes.c_ulonglong),
-    )
+    _fields_ = tuple((name, ctypes.c_ulonglong) for name in ("total", "free", "used"))
 
 
 def _free_bytes(cuda: Any, nvml: Any, device: ctypes.c_int) -> int | None:
