@@ -28,6 +28,7 @@ from aotc.config.build_manifest import (
 )
 from aotc.config.routing_policies import passing_hint
 from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.suggestions import closest
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.tensor_text import KEY_DTYPES, key_words
@@ -246,8 +247,10 @@ def _result_names(entry_point: CapturedEntryPoint, file: Recorded, where: str) -
         # Of other profiles there may be some as well, which this build does not make.
         if not any(extra == name or extra.startswith(f"{name}[") for name in names):
             cause = "recorded-results-have-an-unknown-array"
-            expected = f"one of: {', '.join(names)}"
-            raise refusal("AOTC-E831", where, extra, cause=cause, expected=expected)
+            expected, hint = f"one of: {', '.join(names)}", None
+            if close := closest(extra.partition("[")[0], names):
+                hint = f"did you mean `{close}`?"
+            raise refusal("AOTC-E831", where, extra, cause=cause, expected=expected, hint=hint)
     return names
 
 
@@ -269,13 +272,9 @@ def results_by_profile(
         ):
             at = label(name, profile.sizes)
             if at not in file.arrays:
-                raise refusal(
-                    "AOTC-E831",
-                    where,
-                    ", ".join(sorted(file.arrays)) or "no arrays",
-                    cause="recorded-results-are-missing",
-                    expected=at,
-                )
+                had, cause = ", ".join(sorted(file.arrays)), "recorded-results-are-missing"
+                expected = at if exact or name in (at, *file.arrays) else f"{name}, or {at}"
+                raise refusal("AOTC-E831", where, had or "none", cause=cause, expected=expected)
             array = typed(file.arrays[at], spec.dtype)
             alike = array.dtype.name == spec.dtype.value or not exact
             if not alike or array.shape != shape:

@@ -166,9 +166,10 @@ SHOWN_MAX = 4
 
 def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], names: str) -> str:
     largest = max(each.difference.max_rel for each in failed)
-    is_beyond = all(
-        each.trial.fill in (LARGEST, SMALLEST) and isinf(each.difference.max_abs) for each in failed
-    )
+    extremes = (LARGEST, SMALLEST)
+    is_beyond = all(o.trial.fill in extremes and isinf(o.difference.max_abs) for o in failed)
+    size = min((dict(trial.call.sizes)[name] for name in trial.dimensions), default=0)
+    above = [p for p, (_, high) in entry.ranges.items() if high > size and p not in trial.filled]
     if is_beyond and any(number.lstrip("-").isdecimal() for number in trial.filled.values()):
         hint = (
             "an index beyond its table gives NaN, also where results are masked: state the numbers "
@@ -180,6 +181,12 @@ def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], name
             f"if {' and '.join(marks)} is the caller's own mask and {_meaning(entry, marks)}, "
             f"state `fill = {{ {stated} }}` beside the policy; else keep the padding out of sums, "
             f"means and maxima over {names}"
+        )
+    elif trial.fill and above and len(trial.dimensions) == 1:
+        hint = (
+            f"{above[0]} holds up to {entry.ranges[above[0]][1]}: if it counts entries along "
+            f"{names}, limit it to the caller's size, `minimum({above[0]}, size)` of the input of "
+            '`length = "size"` beside the policy, or apply a `mask` too: x.shape has the profile\'s'
         )
     elif trial.fill:
         hint = (

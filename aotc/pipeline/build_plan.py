@@ -17,6 +17,7 @@ from aotc.compile.cpu.cpu_kind import ProcessorKind
 from aotc.compile.target_files import NATIVE, read_target
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.manifest_problem import spell
+from aotc.config.manifest_specs import Tune
 from aotc.config.precision_specs import FLOAT32
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import did_you_mean
@@ -77,14 +78,12 @@ def _require_kernels(
                 for engine, each in _for_engines(targets[0]).items()
                 if isinstance(each, Target) and kernels in kind_of(each.platform).kernels
             ]
-            raise refusal(
-                "AOTC-E816",
-                where,
-                f"{', '.join(map(engine_name, targets))} for {kernels} of {name}",
-                cause="engine-has-no-kernels",
-                expected=f"one of: {', '.join(able)}",
-                hint=_listed(able),
-            )
+            found = f"{', '.join(map(engine_name, targets))} for {kernels} of {name}"
+            hint, cause = _listed(able), "engine-has-no-kernels"
+            if len(able) < 2 and manifest.tune != Tune():  # which one engine does not take: E809
+                hint += ", and remove `tune`: it chooses among several engines"
+            expected = f"one of: {', '.join(able)}"
+            raise refusal("AOTC-E816", where, found, cause=cause, expected=expected, hint=hint)
 
 
 def _engines_of(name: str, manifest: BuildManifest) -> tuple[tuple[str, ...], str]:
@@ -211,22 +210,19 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
     known = _for_engines(target)
     unknown = [name for name in engines if name not in known]
     if unknown:
+        found, expected = ", ".join(map(spell, unknown)), f"one of: {', '.join(known)}"
+        hint = did_you_mean(unknown[0], known, "correct the name, or install its package")
         raise refusal(
-            "AOTC-E816",
-            where,
-            ", ".join(map(spell, unknown)),
-            cause="unknown-engine",
-            expected=f"one of: {', '.join(known)}",
-            hint=did_you_mean(unknown[0], known, "correct the name, or install its package"),
+            "AOTC-E816", where, found, cause="unknown-engine", expected=expected, hint=hint
         )
     able = {name: each for name, each in known.items() if isinstance(each, Target)}
-    found = [able[name] for name in engines if name in able]
-    if not found:
+    left = [able[name] for name in engines if name in able]
+    if not left:
         reasons = "; ".join(f"{name}: {known[name]}" for name in engines)
         expected = f"one of: {', '.join(able)}" if able else ""
         hint = _listed(able) if able else "name another target"
         raise refusal("AOTC-E816", where, reasons, expected=expected, hint=hint)
-    return tuple(found)
+    return tuple(left)
 
 
 def first_refusal(futures: Sequence[Future[Executable]]) -> tuple[Finding, ...]:

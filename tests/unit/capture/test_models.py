@@ -281,10 +281,24 @@ def test_rows_are_compared(capture: Capture, files: dict[str, bytes], name: str,
     assert outcome.f.model.expected.not_compared == (("f[n=8]",) if rows == 2 else ())
 
 
-def test_incomparable_results_are_refused(capture: Capture, files: dict[str, bytes]) -> None:
+@pytest.mark.parametrize(
+    ("names", "found", "said"),
+    [
+        (["y"], "y", "y[n=2]"),
+        ([], "none", "y, or y[n=2]"),
+        (["y[n=4]"], "y[n=4]", "y, or y[n=2]"),
+        (["Y"], "Y", "did you mean `y`?"),
+        (["Y[n=2]"], "Y[n=2]", "did you mean `y`?"),
+    ],
+)
+def test_incomparable_results_are_refused(
+    capture: Capture, files: dict[str, bytes], names: list[str], found: str, said: str
+) -> None:
     x = np.ones((3, 4), np.float32)
-    given = {**files, "x.npz": npz(arg0=x), "y.npz": npz(y=x[:2] @ W)}
-    assert capture("", MANIFEST + ROWS, files=given).refusal.code == "AOTC-E831"
+    given = {**files, "x.npz": npz(arg0=x), "y.npz": npz(**dict.fromkeys(names, x[:2] @ W))}
+    refusal = capture("", MANIFEST + ROWS, files=given).refusal
+    assert (refusal.code, refusal.found) == ("AOTC-E831", found)
+    assert said in (refusal.expected, refusal.hint)
 
 
 TORCH = Path(__file__).parents[1] / "frontends" / "pytorch" / "files"

@@ -240,10 +240,18 @@ def test_the_evidence_says_what_ran() -> None:
     assert (trial.max_abs, trial.max_rel, trial.ran) == ("inf", "0.25", TrialRan.PLAIN_JAX)
 
 
-def hint(trial: Trial, max_rel: float, *, rounds: bool = False) -> str:
-    entry = replace(ENTRY, rtol=1e-5, atol=1e-6, rounds=rounds)
+def hint(trial: Trial, max_rel: float, **known: Any) -> str:
+    entry = replace(ENTRY, rtol=1e-5, atol=1e-6, **known)
     (finding,) = leaks(entry, [Outcome(trial, replace(BAD, max_rel=max_rel))], "t", at)
     return finding.hint
+
+
+@pytest.mark.parametrize(
+    ("trial", "high", "advised"), [(PADDED, 4, True), (PADDED, 3, False), (SPLIT, 4, False)]
+)
+def test_numbers_above_the_callers_size_are_told(trial: Trial, high: int, advised: bool) -> None:
+    said = hint(trial, 0.5, ranges={"lengths": (1, high)})
+    assert ("`minimum(lengths, size)`" in said) == advised
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,17 @@ def test_a_precision_for_which_no_listed_engine_has_kernels_is_refused(
     assert f"{', '.join(engines)} for " in finding.found and "kernels" in finding.title
 
 
+@pytest.mark.parametrize(("tune", "said"), [("", False), ('tune.objective = "latency"', True)])
+def test_a_single_engine_for_bfloat16_is_told_without_tuning(
+    tune: str, said: bool, tmp_path: Path
+) -> None:
+    entry = 'precision = "half"\n[precision.half]\ncompute = "bfloat16"\n'
+    more = f'engines = ["iree", "onnxruntime", "xla"]\n{tune}\n'
+    finding = refused(manifest(tmp_path, "cpu-x86-64-v3", more=more, entry=entry))
+    assert finding.code == "AOTC-E816" and finding.hint.startswith('engines = ["xla"]')
+    assert ("remove `tune`" in finding.hint) == said
+
+
 def test_an_accelerator_is_passed_over_by_engines_of_processors() -> None:
     (only,) = candidates(target("nvidia-h100"), ["iree", "xla"], "m.toml")
     assert only.platform == "cuda"
