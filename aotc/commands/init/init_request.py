@@ -370,7 +370,7 @@ class Answer(Struct, frozen=True):
         needed: The required arguments of each function of `likes`.
         ranges: By name, those of sizes that a model file states; None for an open end.
         sizes: By name, the only sizes that a model file has the program for.
-        donate: Parameters that a model changes.
+        changes: Paths of inputs that a model changes.
     """
 
     parameters: list[Parameter]
@@ -379,4 +379,4 @@ class Answer(Struct, frozen=True):
     needed: dict[str, list[str]] = {}
     ranges: dict[str, tuple[int | None, int | None]] = {}
     sizes: dict[str, tuple[int, ...]] = {}
-    donate: list[str] = []
+    changes: list[str] = []

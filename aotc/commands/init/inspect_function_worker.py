@@ -217,11 +217,10 @@ def _of_file(source: SourceFile) -> Answer:
     ranges: dict[str, tuple[int | None, int | None]] = {}
     names = AxisNames(model)
     parameters: dict[str, Parameter] = {}
-    donate: list[str] = []
-    for path, each in zip(paths_of(model), model.inputs, strict=True):
+    inputs = [*zip(paths_of(model), model.inputs, strict=True)]
+    changes = [path for path, each in inputs if each.changes]
+    for path, each in inputs:
         first = path.partition("/")[0]
-        if each.changes and first not in donate:
-            donate.append(first)
         if each.initial is not None:
             continue
         own = path.replace("/", "_")
@@ -233,7 +232,7 @@ def _of_file(source: SourceFile) -> Answer:
         parameter = parameters.setdefault(first, Parameter(first, has_default=False, stated={}))
         parameter.stated[path] = f"{dtype}[{','.join(axes)}]"
     sizes = {str(names.renamed.get(name, name)): found for name, found in model.sizes.items()}
-    return Answer([*parameters.values()], False, ranges=ranges, sizes=sizes, donate=donate)
+    return Answer([*parameters.values()], False, ranges=ranges, sizes=sizes, changes=changes)
 
 
 def _annotated(parameter: inspect.Parameter) -> dict[str, str]:

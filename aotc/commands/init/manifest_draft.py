@@ -121,8 +121,12 @@ def draft(
         static=reader.static,
         ranges=reader.ranges,
         is_guessed=reader.is_guessed,
-        notes=(*reader.notes, *map(_left_out, answer.takes_any), *_cut_ranges(dimensions, answer)),
-        donate=tuple(answer.donate),
+        notes=(
+            *reader.notes,
+            *map(_left_out, answer.takes_any),
+            *_of_file(request, dimensions, answer),
+        ),
+        donate=tuple(dict.fromkeys(path.partition("/")[0] for path in answer.changes)),
         recorded=request.recorded,
     )
 
@@ -140,6 +144,8 @@ def _unknown_parameters(request: Request, answer: Answer) -> Iterator[Finding]:
         if name in known:
             continue
         hint = "correct the name"
+        if option == "--inputs":
+            hint = "remove it from the file; labels belong to `evaluation`"
         if close := closest(name, known):
             hint = f"did you mean `{close}`?"
         elif answer.takes_any:
@@ -158,8 +164,7 @@ def _dimensions(
         if own := tuple(size for size in answer.sizes.get(name, ()) if first <= size <= last):
             found[name] = DimensionDraft(own[0], own[-1], own)
         elif stated:
-            low, high = stated
-            found[name] = DimensionDraft(low, high, (low,) if low == high else "powers_of_two")
+            found[name] = DimensionDraft(*stated, stated[:1] if first == last else "powers_of_two")
         else:
             size, _ = reader.sizes.get(name, (reader.recorded.get(name, 1), ""))
             found[name] = _default_dimension(size, *answer.ranges.get(name, (None, None)))
@@ -190,11 +195,15 @@ def _default_dimension(size: int, least: int | None, most: int | None) -> Dimens
     return DimensionDraft(low, high, tuple(profiles))
 
 
-def _cut_ranges(dimensions: Mapping[str, DimensionDraft], answer: Answer) -> Iterator[str]:
-    """Yield a sentence for each dimension whose range is shorter than that of a model file."""
+def _of_file(
+    request: Request, dimensions: Mapping[str, DimensionDraft], answer: Answer
+) -> Iterator[str]:
+    """Yield notes on shorter ranges than a model file's, and on statistics that calls change."""
+    if trained := [path for path in answer.changes if path.endswith("running_mean")]:
+        yield f"each call changes {trained[0]}: was the model exported without `eval()`?"
     for name, draft in dimensions.items():
         _, most = answer.ranges.get(name, (None, None))
-        if most is not None and draft.high < most < 2**31:
+        if name not in request.dimensions and most is not None and draft.high < most < 2**31:
             yield (
                 f"{name} is up to {draft.high} here, and up to {most} in the file: state the range "
                 "that is called"

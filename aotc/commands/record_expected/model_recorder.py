@@ -75,9 +75,10 @@ def _onnx_reference(path: str) -> tuple[str, Run]:
     from onnx.reference import ReferenceEvaluator
 
     loaded = onnx.load(path)
-    for node in _maps(loaded):  # which the evaluator lacks
-        node.op_type, node.domain = "Identity", ""
-        del node.attribute[:]
+    for node in loaded.graph.node:
+        if node.op_type == "ZipMap":  # which the evaluator lacks
+            node.op_type, node.domain = "Identity", ""
+            del node.attribute[:]
     evaluator = ReferenceEvaluator(loaded)
     inner = evaluator.proto_.graph
     stored = {each.name for each in inner.initializer}
@@ -93,21 +94,17 @@ def _onnx_reference(path: str) -> tuple[str, Run]:
     return f"onnx.reference {onnx.__version__}", run
 
 
-def _maps(model: Any) -> list[Any]:
-    return [node for node in model.graph.node if node.op_type == "ZipMap"]
-
-
-def _class_labels(path: str) -> dict[str, list[Any]]:
+def _class_labels(path: str) -> dict[str, list[int]]:
     """Return the class labels of each ZipMap in the file's order; ONNX Runtime sorts them."""
     with suppress(ImportError):
         import onnx
 
-        maps = _maps(onnx.load(path, load_external_data=False))
-        return {m.output[0]: onnx.helper.get_attribute_value(m.attribute[0]) for m in maps}
+        nodes = onnx.load(path, load_external_data=False).graph.node
+        return {n.output[0]: [*n.attribute[0].ints] for n in nodes if n.op_type == "ZipMap"}
     return {}
 
 
-def _columns(found: Any, labels: list[Any] | None) -> Any:
+def _columns(found: Any, labels: list[int] | None) -> Any:
     """Return the array below a ZipMap, which aotc removes; other results as they are."""
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
         return found

@@ -68,6 +68,9 @@ def test_what_a_model_changes_is_donated_and_needs_no_input(aotc: Run, tmp_path:
     (entry,) = tomllib.loads((tmp_path / "x.toml").read_text())["entry_points"].values()
     assert entry["donate"] == ["state"]
     assert entry["inputs"].keys() == {"x", "position"}
+    assert "eval()" not in done.stderr
+    done = aotc("init", str(files / "trained.pt2"), "-o", str(tmp_path / "y.toml"))
+    assert "running_mean: was the model exported without `eval()`?" in done.stderr
 
 
 def test_sizes_that_a_file_alone_has_are_the_profiles(aotc: Run, tmp_path: Path) -> None:
@@ -101,6 +104,8 @@ def test_pytorch_file_keeps_range_and_batch_axis(aotc: Run, tmp_path: Path, name
         "x": ["batch", name],
         "y": ["batch", name],
     }
+    stated = ["--input=x=[batch,seq]", "--dimension=batch=2:4", "-o", str(tmp_path / "y.toml")]
+    assert "state the range" not in aotc("init", str(files / "sizes.pt2"), *stated).stderr
 
 
 def test_recorded_inputs_become_the_fixtures(aotc: Run, model: Path, tmp_path: Path) -> None:
@@ -156,3 +161,4 @@ def test_recorded_calls_that_cannot_be_used_are_refused(
     np.savez("in.npz", x=np.ones(5, "f4"), z=np.ones(5, "f4"))
     done = aotc("init", "scorer:score", *options)
     assert done.codes == [code] and not Path("scorer.toml").exists()
+    assert (code == "AOTC-E083") == ("labels belong to `evaluation`" in done.stderr)
