@@ -184,9 +184,9 @@ def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], name
         )
     elif trial.fill and above and len(trial.dimensions) == 1:
         hint = (
-            f"{above[0]} holds up to {entry.ranges[above[0]][1]}: if it counts entries along "
-            f"{names}, limit it to the caller's size, `minimum({above[0]}, size)` of the input of "
-            '`length = "size"` beside the policy, or apply a `mask` too: x.shape has the profile\'s'
+            f"{above[0]} is up to {entry.ranges[above[0]][1]}, above the size {size} of {names}; "
+            f"if it counts entries there, apply a `mask` too, or `minimum({above[0]}, size)` with "
+            'the caller\'s size (`length = "size"` beside the policy), not that of a shape'
         )
     elif trial.fill:
         hint = (
