@@ -183,11 +183,11 @@ class _Planner(Struct, frozen=True):
                     )
 
     def _most_parts(self, name: str, sizes: Collection[int]) -> tuple[int, ...]:
-        """Return the parts of the largest call that is split into these profiles, if any."""
+        """Return smaller profiles that make up the largest call, whose rows may be of several."""
         accepted = self.accepted[name]
         largest = min(accepted.largest, max(sizes) * PARTS_MAX)
         for size in range(largest - largest % accepted.multiple_of, 0, -accepted.multiple_of):
-            parts = add_up(size, sizes) if size not in sizes else None
+            parts = add_up(size, [each for each in sizes if each < size])
             if parts and len(parts) <= PARTS_MAX:
                 return tuple(parts)
         return ()

@@ -442,7 +442,9 @@ def test_a_maximum_that_sees_zeros_beside_negative_numbers_is_refused(leaking: P
 
 
 @pytest.mark.parametrize("name", LEAKING_ROWS)
-def test_rows_that_an_odd_row_or_many_rows_change_are_not_split(leaking: PlainTrials, name: str) -> None:
+def test_rows_that_an_odd_row_or_many_rows_change_are_not_split(
+    leaking: PlainTrials, name: str
+) -> None:
     finding = leaking.refusal(name)
     assert finding.code == "AOTC-E956" and finding.expected.endswith(LEAKING_ROWS[name])
 

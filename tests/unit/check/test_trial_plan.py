@@ -243,14 +243,12 @@ def test_masks_and_lengths_are_known_by_their_path() -> None:
 
 
 def test_a_split_is_tried_as_twice_a_profile_as_two_different_ones_and_with_the_most_rows() -> None:
-    profiles = [{"batch": size, "seq": 8} for size in (1, 8, 40)]
-    every = planned({"batch": Split(proof=())}, profiles).trials
-    trials = [t for t in every if t.call.inputs == "fixture"]
-    tried = [(t.call.sizes["batch"], [p["batch"] for p in t.profiles]) for t in trials]
-    assert tried == [
-        *((2, [1, 1]), (16, [8, 8]), (9, [8, 1]), (48, [40, 8])),
-        (64, [40, 8, 8, 8]),
-    ]
+    for largest, more in ((40, [(48, [40, 8]), (64, [40, 8, 8, 8])]), (64, [(64, [8] * 8)])):
+        profiles = [{"batch": size, "seq": 8} for size in (1, 8, largest)]
+        every = planned({"batch": Split(proof=())}, profiles).trials
+        trials = [t for t in every if t.call.inputs == "fixture"]
+        tried = [(t.call.sizes["batch"], [p["batch"] for p in t.profiles]) for t in trials]
+        assert tried == [(2, [1, 1]), (16, [8, 8]), (9, [8, 1]), *more]
 
 
 def test_every_call_is_also_tried_with_inputs_that_are_all_low_and_all_high() -> None:
