@@ -26,10 +26,8 @@ from aotc_runtime.serving.routing.router import add_up
 POINTS_MAX = 4096
 """Combinations of sizes that are considered for one profile; of more, evenly spaced ones."""
 
-
 MANY_PROFILES = 6
 """With more profiles, each is tried with its smallest and its largest padding only."""
-
 
 PARTS_MAX = 64
 """Parts of the largest call that is tried in parts: plain JAX has to take it whole."""
@@ -186,11 +184,9 @@ class _Planner(Struct, frozen=True):
         """Return smaller profiles that make up the largest call, whose rows may be of several."""
         accepted = self.accepted[name]
         largest = min(accepted.largest, max(sizes) * PARTS_MAX)
-        for size in range(largest - largest % accepted.multiple_of, 0, -accepted.multiple_of):
-            parts = add_up(size, [each for each in sizes if each < size])
-            if parts and len(parts) <= PARTS_MAX:
-                return tuple(parts)
-        return ()
+        down = range(largest - largest % accepted.multiple_of, 0, -accepted.multiple_of)
+        made = (add_up(size, [each for each in sizes if each < size]) for size in down)
+        return next((tuple(parts) for parts in made if parts and len(parts) <= PARTS_MAX), ())
 
     def beside(self, name: str) -> Iterator[Trial]:
         """Yield trials with one row beside rows of calls of other sizes where it is padded.
