@@ -133,7 +133,7 @@ def _line(chain: jax_private.Chain, root: Path) -> str:
 
     As "model.py:12 (predict), through library/text.py:3 (say)".
     """
-    frames = jax_private.source_frames(chain)
+    frames = _frames(chain)
     line = own_line(chain, root)
     made = _frame_text(frames[0], root) if frames else line
     return line if made == line else f"{line}, through {made}"
@@ -142,11 +142,19 @@ def _line(chain: jax_private.Chain, root: Path) -> str:
 def own_line(chain: jax_private.Chain, root: Path) -> str:
     """Return the innermost line of the program behind an equation: "model.py:12 (predict)".
 
-    It is one of a library where the program itself has none.
+    It is one of a library where the program itself has none, and the layer in a model file.
     """
+    if own := _frames(chain):
+        own.sort(key=lambda frame: user_exceptions.distance(frame.file, root))
+        return _frame_text(own[0], root)
+    layers = next(filter(None, map(jax_private.scopes, chain)), ())
+    is_ours = bool(jax_private.source_frames(chain))
+    return f"{'/'.join(layers) or 'a node'} of the model file" if is_ours else "an unknown line"
+
+
+def _frames(chain: jax_private.Chain) -> list[jax_private.SourceFrame]:
     frames = jax_private.source_frames(chain)
-    own = sorted(frames, key=lambda frame: user_exceptions.distance(frame.file, root))
-    return _frame_text(own[0], root) if own else "an unknown line"
+    return [frame for frame in frames if user_exceptions.is_users(frame.file)]
 
 
 def _frame_text(frame: jax_private.SourceFrame, root: Path) -> str:

@@ -403,6 +403,9 @@ EVALUATION = {
 }
 
 
+CODE = EVALUATION["data"]
+
+
 def evaluated(bench: Workbench, **changed: object) -> None:
     """State an evaluation of the entry point."""
     bench.documents.manifest["entry_points"]["predict"]["evaluations"] = [EVALUATION | changed]
@@ -437,15 +440,49 @@ def test_a_metric_that_the_policy_requires(
     assert bench.codes(bundle, bench.policy(metrics=rules)) == ["AOTC-E337"] * refused
 
 
-def test_a_bundle_without_metrics_satisfies_no_rule_about_them(bench: Workbench) -> None:
-    bundle = bench.signed()
-    assert bench.codes(bundle, bench.policy(metrics={"predict.top1": 0.0})) == ["AOTC-E337"]
-
-
-def test_a_metric_of_an_unknown_entry_point_names_those_of_the_bundle(bench: Workbench) -> None:
-    (finding,) = bench.findings(bench.signed(), bench.policy(metrics={"predct.top1": 0.5}))
-    assert (finding.code, finding.hint) == ("AOTC-E337", "did you mean `predict`?")
-    assert finding.expected == "one of: predict.top1"
+@pytest.mark.parametrize(
+    ("changed", "rule", "title", "found", "hint"),
+    [
+        (
+            {},
+            "predct.top1",
+            "metric names an unknown",
+            "predict.top1",
+            "did you mean `predict.top1`?",
+        ),
+        ({}, "predict.top1", "too few samples", "top1 0.97 over 100 samples", "evaluate with more"),
+        (
+            {"metric": "m:acc", "code": CODE},
+            "predict.acc",
+            "not recorded",
+            "predict.m:acc",
+            "`predict.m:acc`?",
+        ),
+        (
+            {"metric": "mae", "better": "lower"},
+            "other.accuracy",
+            "unknown entry point",
+            "predict.mae",
+            "correct the entry",
+        ),
+        (None, "predct.top1", "unknown entry point", "no metrics", "correct the entry point"),
+        (None, "predict.top1", "was not recorded", "no metrics", "add an `evaluation`"),
+    ],
+)
+def test_a_metric_that_is_missing_names_those_of_the_bundle(
+    changed: dict[str, object] | None,
+    rule: str,
+    title: str,
+    found: str,
+    hint: str,
+    bench: Workbench,
+) -> None:
+    if changed is not None:
+        evaluated(bench, **changed)
+    rules = {rule: MetricRule(minimum=0.1, samples=101)}
+    (finding,) = bench.findings(bench.signed(), bench.policy(metrics=rules))
+    assert (finding.code, finding.found) == ("AOTC-E337", found)
+    assert title in finding.title and hint in finding.hint
 
 
 @pytest.mark.parametrize(

@@ -57,13 +57,15 @@ def _onnx(path: str) -> tuple[str, Run]:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     kinds = {each.name: each.type for each in session.get_inputs()}
     results = [each.name for each in session.get_outputs()]
+    labels = _class_labels(path)
 
     def run(given: Arrays) -> Arrays:
         fed = {}
         for name, array in _named(kinds, given).items():
             wide = {"tensor(int64)": np.int64, "tensor(double)": np.float64}.get(kinds[name])
             fed[name] = array if wide is None else array.astype(wide)
-        return dict(zip(results, session.run(results, fed), strict=True))
+        found = dict(zip(results, session.run(results, fed), strict=True))
+        return {name: _columns(each, labels.get(name)) for name, each in found.items()}
 
     return f"onnxruntime {onnxruntime.__version__}", run
 
@@ -72,7 +74,11 @@ def _onnx_reference(path: str) -> tuple[str, Run]:
     import onnx
     from onnx.reference import ReferenceEvaluator
 
-    evaluator = ReferenceEvaluator(path)
+    loaded = onnx.load(path)
+    for node in _maps(loaded):  # which the evaluator lacks
+        node.op_type, node.domain = "Identity", ""
+        del node.attribute[:]
+    evaluator = ReferenceEvaluator(loaded)
     inner = evaluator.proto_.graph
     stored = {each.name for each in inner.initializer}
     kinds = {each.name: each for each in inner.input if each.name not in stored}
@@ -85,6 +91,27 @@ def _onnx_reference(path: str) -> tuple[str, Run]:
         return dict(zip(evaluator.output_names, evaluator.run(None, fed), strict=True))
 
     return f"onnx.reference {onnx.__version__}", run
+
+
+def _maps(model: Any) -> list[Any]:
+    return [node for node in model.graph.node if node.op_type == "ZipMap"]
+
+
+def _class_labels(path: str) -> dict[str, list[Any]]:
+    """Return the class labels of each ZipMap in the file's order; ONNX Runtime sorts them."""
+    with suppress(ImportError):
+        import onnx
+
+        maps = _maps(onnx.load(path, load_external_data=False))
+        return {m.output[0]: onnx.helper.get_attribute_value(m.attribute[0]) for m in maps}
+    return {}
+
+
+def _columns(found: Any, labels: list[Any] | None) -> Any:
+    """Return the array below a ZipMap, which aotc removes; other results as they are."""
+    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+        return found
+    return np.array([[row[key] for key in labels or row] for row in found], np.float32)
 
 
 def _named(kinds: Mapping[str, Any], given: Arrays) -> Arrays:

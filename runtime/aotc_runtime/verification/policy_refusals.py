@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 
 from aotc_runtime.base.errors import Finding, finding
-from aotc_runtime.base.suggestions import did_you_mean
+from aotc_runtime.base.suggestions import closest
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.trust_policy import MetricRule, TrustPolicy
 from aotc_runtime.verification.public_keys import PublicKey
@@ -116,15 +116,17 @@ def _as_it_looks(text: str) -> str:
     return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")
 
 
-def no_entry_point(manifest: BundleManifest, name: str) -> Finding:
-    """Return a finding (AOTC-E337) for a required metric of an entry point that is missing."""
+def no_metric(manifest: BundleManifest, name: str, where: str) -> Finding:
+    """Return a finding (AOTC-E337) for a required metric that a target was built without."""
+    entries = manifest.entry_points.items()
+    known = [f"{owner}.{e.metric}" for owner, entry in entries for e in entry.evaluations or ()]
     owner, _, metric = name.partition(".")
-    known = sorted(manifest.entry_points)
-    return finding(
-        "AOTC-E337",
-        f"{manifest.name} {manifest.version}",
-        f'"{name}" in `metrics` of the policy',
-        cause="metric-names-an-unknown-entry-point",
-        expected=f"one of: {', '.join(f'{each}.{metric}' for each in known)}",
-        hint=did_you_mean(owner, known, "correct the entry point in `metrics` of the policy"),
-    )
+    own = (each for each in known if each.startswith(f"{owner}.") and each.endswith(f":{metric}"))
+    close = next(own, closest(name, known))
+    found, hint = ", ".join(known) or "no metrics", f"did you mean `{close}`?" if close else None
+    if name in known:
+        found, hint = f"{metric} was not evaluated", None
+    cause = "metric-was-not-recorded"
+    if owner not in manifest.entry_points:
+        cause = "metric-names-an-unknown-entry-point"
+    return finding("AOTC-E337", where, found, cause=cause, expected=name, hint=hint)

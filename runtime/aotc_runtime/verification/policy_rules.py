@@ -152,29 +152,24 @@ def check_metrics(
             known = (entry_point.evaluations or ()) if entry_point else ()
             found = next((each for each in known if each.metric == metric), None)
             where = f"{manifest.name} {manifest.version} {owner} for {manifest.target.name}"
-            if entry_point is None:
+            if found is None or not isinstance(found.result, EvaluationRan):
                 from aotc_runtime.verification import policy_refusals
 
-                yield policy_refusals.no_entry_point(manifest, name)
-                continue
-            if found is None or not isinstance(found.result, EvaluationRan):
-                missing = f"no {metric}" if found is None else f"{metric} was not evaluated"
-                cause = "metric-was-not-recorded"
-                yield finding("AOTC-E337", where, missing, cause=cause, expected=name)
+                yield policy_refusals.no_metric(manifest, name, where)
                 continue
             rule = stated if isinstance(stated, MetricRule) else MetricRule(stated, stated)
             value, is_lower = float(found.result.value), found.better == "lower"
             limit = rule.maximum if is_lower else rule.minimum
+            is_met = limit is not None and (value <= limit if is_lower else value >= limit)
             if limit is None:
                 cause, least = "limit-is-on-the-wrong-side", "maximum" if is_lower else "minimum"
                 yield finding("AOTC-E337", where, metric, cause=cause, expected=f"{least} ({name})")
-            elif (
-                not (value <= limit if is_lower else value >= limit) or found.samples < rule.samples
-            ):
+            elif not is_met or found.samples < rule.samples:
                 wanted = f"{'at most' if is_lower else 'at least'} {limit!r}"
                 expected = f"{wanted} over at least {rule.samples} samples ({name})"
                 shown = f"{metric} {found.result.value} over {found.samples} samples"
-                yield finding("AOTC-E337", where, shown, expected=expected)
+                cause = "metric-has-too-few-samples" if is_met else ""
+                yield finding("AOTC-E337", where, shown, cause=cause, expected=expected)
 
 
 def check_precisions(

@@ -18,6 +18,7 @@ from aotc_runtime.schema.bundle_manifest import Digest
 from aotc_runtime.schema.trust_policy import (
     ChannelName,
     KeyId,
+    MetricRule,
     RequiredMetric,
     SourceDigest,
     TrustPolicy,
@@ -97,7 +98,7 @@ def _problems(value: Any, wanted: inspect.Type, path: KeyPath) -> Iterator[_Prob
                 yield from _problems(item, wanted.value_type, (*path, name))
                 continue
             expected, found, hint = _described(name, _plain(wanted.key_type))
-            if isinstance(item, Mapping):
+            if isinstance(item, Mapping) and item.keys().isdisjoint(MetricRule.__struct_fields__):
                 found = _short(item)
                 hint = f'write the key in quotes, such as `"{name}.{next(iter(item), "top1")}"`'
             yield (*path, name), expected, found, hint

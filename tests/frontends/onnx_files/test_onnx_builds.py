@@ -5,6 +5,7 @@ what a second build does.
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from aotc.commands.record_expected.recording_process import record
 from aotc.config.build_manifest import read_build_manifest
 from tests.conftest import manifest_of
 from tests.e2e.rebuilt_models import Rebuilt, packages, ran
-from tests.frontends.onnx_files.making import simple
+from tests.frontends.onnx_files.making import FLOAT, INT64, graph, model, read, simple, value
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
 BERT = MANIFESTS / "bert"
@@ -54,6 +55,20 @@ def test_so_does_the_reference_evaluator() -> None:
     assert framework.startswith("onnx.reference ")
     expected = np.load(BERT / "expected.npz")["pooled[batch=4]"]
     np.testing.assert_allclose(found["pooled"], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("opened", [model_recorder._onnx, model_recorder._onnx_reference])
+def test_the_array_below_a_map_of_columns_is_recorded(opened: Any, tmp_path: Path) -> None:
+    labels = {"classlabels_int64s": [2, 0, 1], "domain": "ai.onnx.ml"}
+    nodes = [N("Relu", ["x"], ["scores"]), N("ZipMap", ["scores"], ["y"], **labels)]
+    of = helper.make_map_type_proto(INT64, helper.make_tensor_type_proto(FLOAT, None))
+    y = helper.make_value_info("y", helper.make_sequence_type_proto(of))
+    made = model(graph(nodes, [value("x")], [y]), opsets={"": 20, "ai.onnx.ml": 3})
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    _, run = opened(str(path))
+    assert np.array_equal(run({"x": x})["y"], read(made).function({}, x)["y"])
 
 
 MANIFEST = manifest_of("""

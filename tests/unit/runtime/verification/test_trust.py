@@ -378,6 +378,7 @@ def test_metrics_of_functions_and_whole_numbers_are_read(tmp_path: Path) -> None
         ('precisions = "int8"', 'write `["int8"]`'),
         ("minimum_build_time = 2026-01-01", "write it as 2026-01-01T00:00:00Z"),
         ("metrics = { classify.top1 = 0.9 }", 'write the key in quotes, such as `"classify.top1"`'),
+        ('metrics = { "top1" = { minimum = 1 } }', "`aotc inspect` shows the metrics of a bundle"),
         ("[entry_points]\n[targets]", "pass the policy that `aotc trust init` wrote"),
         ("name = 1 2", "correct the syntax on this line; strings are written in quotes"),
     ],
