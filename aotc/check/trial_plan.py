@@ -5,7 +5,7 @@ and splitting, there are several sizes below each profile, with every kind of fi
 profiles that a larger call is split into; and calls of different sizes side by side.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from math import prod
 
@@ -21,14 +21,16 @@ from aotc_runtime.schema.manifest_labels import executable_key
 from aotc_runtime.schema.size_expressions import Relation, parse_expression, parse_relation
 from aotc_runtime.serving.routing.joined_rows import mixable
 from aotc_runtime.serving.routing.padded_arrays import fill_value
+from aotc_runtime.serving.routing.router import add_up
 
 POINTS_MAX = 4096
 """Combinations of sizes that are considered for one profile; of more, evenly spaced ones."""
 
-
 MANY_PROFILES = 6
 """With more profiles, each is tried with its smallest and its largest padding only."""
 
+PARTS_MAX = 64
+"""Parts of the largest call that is tried in parts: plain JAX has to take it whole."""
 
 ZERO_OR_ONE = (0, 1)
 
@@ -158,14 +160,14 @@ class _Planner(Struct, frozen=True):
         return (trial_run.DECLARED, *floats, *trial_run.ABOUT_NUMBERS)
 
     def split(self, name: str) -> Iterator[Trial]:
-        """Yield trials with twice the same profile, and a profile with the next smaller one."""
+        """Yield trials with twice a profile, one with the next smaller, and with the most rows."""
         groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
         for profile in self.profiles:
             others = tuple((key, size) for key, size in profile.items() if key != name)
             groups.setdefault(others, []).append(profile[name])
         for others, sizes in groups.items():
             pairs = [(size, size) for size in sizes] + [(b, a) for a, b in pairwise(sorted(sizes))]
-            for parts in pairs:
+            for parts in dict.fromkeys([*pairs, self._most_parts(name, sizes)]):
                 if sum(parts) not in self.accepted[name]:
                     continue
                 whole = dict(sorted({**dict(others), name: sum(parts)}.items()))
@@ -177,6 +179,14 @@ class _Planner(Struct, frozen=True):
                         dimensions=(name,),
                         profiles=tuple({**whole, name: part} for part in parts),
                     )
+
+    def _most_parts(self, name: str, sizes: Collection[int]) -> tuple[int, ...]:
+        """Return smaller profiles that make up the largest call, whose rows may be of several."""
+        accepted = self.accepted[name]
+        largest = min(accepted.largest, max(sizes) * PARTS_MAX)
+        down = range(largest - largest % accepted.multiple_of, 0, -accepted.multiple_of)
+        made = (add_up(size, [each for each in sizes if each < size]) for size in down)
+        return next((tuple(parts) for parts in made if parts and len(parts) <= PARTS_MAX), ())
 
     def beside(self, name: str) -> Iterator[Trial]:
         """Yield trials with one row beside rows of calls of other sizes where it is padded.

@@ -6,6 +6,7 @@ Rule 1, `leaks`: a padded or split call gives plain JAX's results within the tol
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isinf
 
@@ -129,7 +130,8 @@ def _leak(entry: EntryTrials, failed: Sequence[Outcome], count: int, what: str, 
         done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_named(trial.fill)}"
         done += _numbers(trial.filled)
     else:
-        parts = " and ".join(sizes_text(profile) for profile in trial.profiles)
+        counts = Counter(map(sizes_text, trial.profiles)).items()
+        parts = " and ".join(text if n == 1 else f"{n} times {text}" for text, n in counts)
         done = f"split into {parts}"
     return finding(
         "AOTC-E955" if trial.fill else "AOTC-E956",

@@ -167,7 +167,6 @@ BY_THEMSELVES = {
     "aotc_serve/http/http_app.py",  # a dictionary
     "aotc/base/msgpack_values.py",
     "aotc/base/workers/worker_child.py",  # which has one thread when it does
-    "aotc/pipeline/children/truth_worker.py",  # as well
 }
 """Where values of a type are decoded without the lock of
 `aotc_runtime.base.canonical_json.decoder`.

@@ -62,6 +62,9 @@ def drops_infinite(x):
 def alike(x):
     return (x[:, None] == x).all(2)
 
+def reaches_far(x):
+    return jnp.where(jnp.arange(x.shape[0])[:, None] < 17, x, jnp.roll(x, 17, 0))
+
 def drops_equal(x):
     return jnp.where(jnp.tril(alike(x), -1).any(1)[:, None], 0.0, x)
 
@@ -365,6 +368,7 @@ LEAKING_ROWS = {
     "drops_nan": "with a row of NaN",
     "drops_infinite": "with a row of infinities",
     "drops_equal": "with equal rows",
+    "reaches_far": "rows=20",
 }
 
 
@@ -427,7 +431,7 @@ def test_independent_rows_are_split_and_what_no_row_carries_is_alike(proven: Bui
     policy = entries_of(proven)["rows"].out_of_profile["rows"]
     assert isinstance(policy, Split)
     fixtures = [trial for trial in policy.proof if trial.inputs == "fixture"]
-    assert [trial.sizes["rows"] for trial in fixtures] == [8, 16, 12]
+    assert [trial.sizes["rows"] for trial in fixtures] == [8, 16, 12, 20]
     odd = {"nan-row", "infinite-row", "equal-rows"}
     assert {trial.inputs for trial in policy.proof} == {"fixture", "low", "high", *odd}
 
@@ -438,7 +442,9 @@ def test_a_maximum_that_sees_zeros_beside_negative_numbers_is_refused(leaking: P
 
 
 @pytest.mark.parametrize("name", LEAKING_ROWS)
-def test_rows_that_one_odd_row_changes_are_not_split(leaking: PlainTrials, name: str) -> None:
+def test_rows_that_an_odd_row_or_many_rows_change_are_not_split(
+    leaking: PlainTrials, name: str
+) -> None:
     finding = leaking.refusal(name)
     assert finding.code == "AOTC-E956" and finding.expected.endswith(LEAKING_ROWS[name])
 

@@ -50,6 +50,9 @@ def test_the_pages_say_how_to_verify_with_the_runtime_alone() -> None:
 @pytest.mark.parametrize("command", [*DOCUMENTED, "python -P -m aotc_runtime host-info"])
 def test_commands_skip_current_folder(command: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     """Whoever can write there would decide what a deploy gate says."""
+    aotc = Path(sys.executable).parent / "aotc"
+    for name in re.findall(r"(\S+)\.key", command):
+        subprocess.run([aotc, "keygen", "--plain", name], cwd=tmp_path, check=True)
     for name in ("msgspec", "json", "argparse", "numpy", "aotc_runtime", "click", "aotc"):
         (tmp_path / f"{name}.py").write_text(f"open('{tmp_path}/ran', 'w')")
     bundle, policy = digits_bundle
@@ -59,7 +62,7 @@ def test_commands_skip_current_folder(command: str, digits_bundle: Bundle, tmp_p
         (tmp_path / name).symlink_to(bundle)
     environment = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{aotc.parent}{os.pathsep}{os.environ['PATH']}",
     }
     done = subprocess.run(
         command.split(), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

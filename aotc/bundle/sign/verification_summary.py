@@ -55,8 +55,6 @@ def verification_summary(
         "properties": [f"AOTC_{gate.upper()}" for gate in verdict["gates"]],
     }
     root, subject = verdict["root_digest"], f"{name}-{release}"
-    made = [
-        attest(root, subject, predicate, signer, kind).envelope
-        for kind, predicate in ((SUMMARY_TYPE, summary), (RESULT_TYPE, result))
-    ]
-    return b"\n".join(made) + b"\n"
+    forms = {SUMMARY_TYPE: summary, RESULT_TYPE: result}.items()
+    made = (attest(root, subject, form, signer, kind) for kind, form in forms)
+    return b"".join(each.envelope + b"\n" for each in made)

@@ -242,12 +242,13 @@ def test_masks_and_lengths_are_known_by_their_path() -> None:
     assert (entry.masks, entry.lengths) == ({"mask": ("seq",)}, {"n": "seq"})
 
 
-def test_a_split_is_tried_as_twice_a_profile_and_as_two_different_ones() -> None:
-    profiles = [{"batch": size, "seq": 8} for size in (1, 8, 40)]
-    every = planned({"batch": Split(proof=())}, profiles).trials
-    trials = [t for t in every if t.call.inputs == "fixture"]
-    tried = [(t.call.sizes["batch"], [p["batch"] for p in t.profiles]) for t in trials]
-    assert tried == [(2, [1, 1]), (16, [8, 8]), (9, [8, 1]), (48, [40, 8])]
+def test_a_split_is_tried_as_twice_a_profile_as_two_different_ones_and_with_the_most_rows() -> None:
+    for largest, more in ((40, [(48, [40, 8]), (64, [40, 8, 8, 8])]), (64, [(64, [8] * 8)])):
+        profiles = [{"batch": size, "seq": 8} for size in (1, 8, largest)]
+        every = planned({"batch": Split(proof=())}, profiles).trials
+        trials = [t for t in every if t.call.inputs == "fixture"]
+        tried = [(t.call.sizes["batch"], [p["batch"] for p in t.profiles]) for t in trials]
+        assert tried == [(2, [1, 1]), (16, [8, 8]), (9, [8, 1]), *more]
 
 
 def test_every_call_is_also_tried_with_inputs_that_are_all_low_and_all_high() -> None:
@@ -299,7 +300,8 @@ def test_a_split_that_a_relation_allows_only_beside_padding_is_tried_beside_padd
     entry = planned(policies, [{"batch": 8, "seq": 64}], relations=("batch*seq <= 512",))
     split = [t for t in entry.trials if not t.fill and t.call.inputs == "fixture"]
     assert [(t.call.sizes, t.profiles) for t in split] == [
-        ({"batch": 16, "seq": 32}, ({"batch": 8, "seq": 64},) * 2)
+        ({"batch": 8 * parts, "seq": 64 // parts}, ({"batch": 8, "seq": 64},) * parts)
+        for parts in (2, 8)
     ]
 
 
