@@ -44,13 +44,9 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
         raise refusal("AOTC-E820", where, found, cause=cause, hint=hint) from error
     except (Exception, SystemExit) as error:
         hint = f"run with `-v`, or `python -c 'import {module_name}'` in the manifest's directory"
-        raise refusal(
-            "AOTC-E820",
-            where,
-            user_exceptions.describe(error, root),
-            cause="module-failed-to-import",
-            hint=user_exceptions.hint(error, hint),
-        ) from error
+        hint = user_exceptions.hint(error, hint)
+        found, cause = user_exceptions.describe(error, root), "module-failed-to-import"
+        raise refusal("AOTC-E820", where, found, cause=cause, hint=hint) from error
     own_file = root / (module_name.partition(".")[0] + ".py")
     file = getattr(sys.modules[module_name.partition(".")[0]], "__file__", None)
     if own_file.exists() and (file is None or Path(file) != own_file):

@@ -113,15 +113,12 @@ def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str
     if wanted != count:
         axes = ", ".join(f"{axis} = {size}" for axis, size in manifest.mesh.items())
         key = name if _BARE_KEY.fullmatch(name) else f'"{name}"'
-        raise refusal(
-            "AOTC-E815",
-            where,
-            f"{count} devices of {target.name}",
-            expected=f"{wanted} devices, for the mesh {{ {axes} }}",
-            hint="name a target with such a topology, or change the mesh"
-            if fixed
-            else f"add [target.{key}] devices = {wanted}, or change the mesh",
-        )
+        found = f"{count} devices of {target.name}"
+        expected = f"{wanted} devices, for the mesh {{ {axes} }}"
+        hint = f"add [target.{key}] devices = {wanted}, or change the mesh"
+        if fixed:
+            hint = "name a target with such a topology, or change the mesh"
+        raise refusal("AOTC-E815", where, found, expected=expected, hint=hint)
     return target if count == target.devices else replace(target, devices=count)
 
 

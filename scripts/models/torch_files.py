@@ -196,6 +196,11 @@ class Sizes(nn.Module):
         return wide[: n * 2] * (n + m) + torch.arange(2 * n).float() / max(n, 3)
 
 
+class Mean(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1) / x.shape[1]
+
+
 class Related(nn.Module):
     """Sizes that are a multiple, and one more than another."""
 
@@ -316,6 +321,7 @@ def main(folder: Path) -> None:
     write(
         "sizes", Sizes(), *sizes, dynamic=(axes, axes), other=(torch.randn(6, 5), torch.randn(6, 5))
     )
+    write("mean", nn.Sequential(Mean()), sizes[0], dynamic=(axes,), other=(torch.randn(6, 5),))
     n, m = Dim("n", min=1, max=9), Dim("m", min=2, max=9)
     given = torch.randn(8, 2), torch.randn(3, 2), torch.randn(4, 2)
     other = torch.randn(12, 2), torch.randn(5, 2), torch.randn(6, 2)

@@ -40,10 +40,6 @@ def read_model(file: ModelFile, where: str) -> Model:
     try:
         return cast(Frontend, load(registered(GROUP)[suffix.removeprefix(".")])()).read(file)
     except ImportError as error:
-        raise refusal(
-            "AOTC-E843",
-            where,
-            str(error),
-            cause="frontend-library-is-not-installed",
-            expected=f"the library that reads {suffix} files",
-        ) from error
+        found, cause = str(error), "frontend-library-is-not-installed"
+        expected = f"the library that reads {suffix} files"
+        raise refusal("AOTC-E843", where, found, cause=cause, expected=expected) from error

@@ -304,6 +304,13 @@ def test_incomparable_results_are_refused(
 TORCH = Path(__file__).parents[1] / "frontends" / "pytorch" / "files"
 
 
+def test_a_size_that_a_model_computes_with_is_told_with_its_layer(capture: Capture) -> None:
+    sizes = "".join(f"[dimensions.{name}]\nrange = [2, 8]\nprofiles = [8]\n" for name in "nm")
+    entry = changing('inputs.input.shape = ["n", "m"]\nout_of_profile.m = "pad"')
+    files = {"counter.pt2": (TORCH / "mean.pt2").read_bytes()}
+    assert capture("", sizes + entry, files=files).f.counted == {"m": "0 of the model file"}
+
+
 def changing(more: str, *, fixtures: str = "") -> str:
     return f'[entry_points.f]\nsource = "counter.pt2"\n{more}\n{fixtures}\n'
 

@@ -46,7 +46,7 @@ def call(model: Model, name: str, suffix: str = "") -> float:
     "name",
     [
         *("convolutions", "convolutions.decomposed", "tied", "recurrent", "branch", "writes"),
-        *("sizes", "no_grad", "quantized", "daily", "related"),
+        *("sizes", "mean", "no_grad", "quantized", "daily", "related"),
     ],
 )
 def test_a_model_returns_what_torch_returned(name: str) -> None:
