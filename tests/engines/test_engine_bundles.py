@@ -200,7 +200,7 @@ def test_an_engine_that_fails_falls_to_the_next_engine_and_is_recorded(
     monkeypatch.setattr(parity_process, "run", fails_first)
     targets = '"cpu-x86-64-v2", "cpu-x86-64-v3"'
     built = make(tmp_path, write(tmp_path, f'{other.listed}, "xla"', targets))
-    why = f"because {other.name} {does} f ({failed.code}: {failed.found})"
+    why = f"because {other.name} {does} f ({failed.code}, {failed.title}: {failed.found})"
     assert any(f"compiled by xla, {why}" in note for note in built.notes)
     documents = take_apart(in_memory(tmp_path / "sums.aotb"))
     by_platform = {each.manifest["target"]["platform"]: each.manifest for each in documents.targets}
