@@ -272,9 +272,10 @@ def results_by_profile(
         ):
             at = label(name, profile.sizes)
             if at not in file.arrays:
-                had, cause = ", ".join(sorted(file.arrays)), "recorded-results-are-missing"
+                had = ", ".join(sorted(file.arrays)) or "no arrays"
+                cause = "recorded-results-are-missing"
                 expected = at if exact or name in (at, *file.arrays) else f"{name}, or {at}"
-                raise refusal("AOTC-E831", where, had or "none", cause=cause, expected=expected)
+                raise refusal("AOTC-E831", where, had, cause=cause, expected=expected)
             array = typed(file.arrays[at], spec.dtype)
             alike = array.dtype.name == spec.dtype.value or not exact
             if not alike or array.shape != shape:

@@ -22,7 +22,7 @@ from aotc.compile.mlir import mlir_context
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.bundle_manifest import Dimension
-from aotc_runtime.schema.size_expressions import Expression, parse_expression, parse_relation
+from aotc_runtime.schema.size_expressions import Expression, parse_expression
 
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 
@@ -131,19 +131,17 @@ def _inputs(
 def symbols(accepted: Mapping[str, Dimension], relations: Sequence[str]) -> dict[str, Any]:
     """Return a symbolic size for each dimension, constrained by its range and the relations.
 
-    A dimension with one size gets that number. Raises ValueError for constraints jax does not take.
+    Raises ValueError for constraints that jax does not take.
     """
-    fixed = {name: a.smallest for name, a in accepted.items() if a.smallest == a.largest}
-    free = {name: known for name, known in accepted.items() if name not in fixed}
-    if not free:
-        return dict(fixed)
-    constraints = [text for text in relations if not parse_relation(text).names() & fixed.keys()]
-    for name, known in free.items():
+    if not accepted:
+        return {}
+    constraints = list(relations)
+    for name, known in accepted.items():
         constraints += [f"{name} >= {known.smallest}", f"{name} <= {known.largest}"]
         if known.multiple_of > 1:
             constraints.append(f"mod({name}, {known.multiple_of}) == 0")
-    made = export.symbolic_shape(", ".join(free), constraints=constraints)
-    return {**fixed, **dict(zip(free, made, strict=True))}
+    made = export.symbolic_shape(", ".join(accepted), constraints=constraints)
+    return dict(zip(accepted, made, strict=True))
 
 
 def export_module(

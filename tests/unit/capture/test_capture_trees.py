@@ -210,8 +210,8 @@ def test_two_dimensions_are_told_apart_even_where_their_sizes_agree(capture: Cap
         for name, entry_point in outcome.program.entry_points.items()
     }
     assert shapes["f"] == [("length", "rows"), ("length*rows",), ("rows", "length+3")]
-    # A dimension that has a single size is a number to the function.
-    assert shapes["g"] == [(4, "rows"), ("4*rows",), ("rows", 7)]
+    # So is one that has a single size: its axis must be known where another one is padded.
+    assert shapes["g"] == [("columns", "rows"), ("columns*rows",), ("rows", "columns+3")]
 
 
 def test_arguments_that_the_function_never_reads_are_left_out(capture: Capture) -> None:
