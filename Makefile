@@ -45,7 +45,7 @@ types: $(STAMP)
 # writes what it makes of their assertions, which each of its workers would make again.
 bytecode: $(STAMP)
 	$(BIN)/python -m compileall -q aotc runtime/aotc_runtime runtime/serve/aotc_serve
-	@# `find` complains, so that all are collected, where nothing was or T names a test of a file.
+	@# All are collected where the stamp is missing, or T names a test in a file: `find` reports an error.
 	test -z "$$(find $(T) -name '*.py' -newer $(VENV)/.collected 2>&1)" || \
 	    { env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq $(T) > /dev/null; \
 	      touch $(VENV)/.collected; }

@@ -1,5 +1,7 @@
 """The manifest of one small function, for tests that build it."""
 
+from tests.conftest import manifest_of
+
 
 def one_function(name: str, shape: str, *more: str, module: str = "", weights: str = "") -> str:
     """Return the text of a manifest of the function `f` in a module, by default `name`.
@@ -9,10 +11,7 @@ def one_function(name: str, shape: str, *more: str, module: str = "", weights: s
     """
     lines = [
         "",
-        "schema = 1",
         f'name = "{name}"',
-        'version = "1.0.0"',
-        'targets = ["cpu-x86-64-v3"]',
         *(["[weights.params]", weights] if weights else []),
         "[entry_points.f]",
         f'function = "{module or name}:f"',
@@ -20,4 +19,4 @@ def one_function(name: str, shape: str, *more: str, module: str = "", weights: s
         f'inputs.x = {{ shape = {shape}, dtype = "float32" }}',
         *more,
     ]
-    return "\n".join([*lines, ""])
+    return manifest_of("\n".join([*lines, ""]))

@@ -45,7 +45,7 @@ def portable(module: ir.Module, platform: str = "cpu") -> Module:
     Raises CompileError (AOTC-E910) for what the installed jaxlib computes wrongly.
     """
     if jaxlib.__version__.startswith("0.11."):
-        check_padding(module)
+        _check_padding(module)
     with module.context:
         _pin_parameters(module)
         if platform != "cpu":
@@ -66,7 +66,7 @@ def portable(module: ir.Module, platform: str = "cpu") -> Module:
     )
 
 
-def check_padding(module: ir.Module) -> None:
+def _check_padding(module: ir.Module) -> None:
     """Raise CompileError (AOTC-E910) for a convolution that pads by -2 or less before an axis.
 
     Plain JAX of jaxlib 0.11.2 is as wrong as any executable on processors; 0.12.0 is right.

@@ -29,8 +29,8 @@ POINTS_MAX = 4096
 MANY_PROFILES = 6
 """With more profiles, each is tried with its smallest and its largest padding only."""
 
-PARTS_MAX = 64
-"""Parts of the largest call that is tried in parts: plain JAX has to take it whole."""
+PARTS_TRIED_MAX = 64
+"""Most parts of a call that is tried: plain JAX has to take it whole. Calls may have more."""
 
 ZERO_OR_ONE = (0, 1)
 
@@ -181,12 +181,13 @@ class _Planner(Struct, frozen=True):
                     )
 
     def _most_parts(self, name: str, sizes: Collection[int]) -> tuple[int, ...]:
-        """Return smaller profiles that make up the largest call, whose rows may be of several."""
+        """Return smaller profiles that add up to the largest call; () if none do."""
+        # It may have the size of a profile, as joined requests do.
         accepted = self.accepted[name]
-        largest = min(accepted.largest, max(sizes) * PARTS_MAX)
-        down = range(largest - largest % accepted.multiple_of, 0, -accepted.multiple_of)
+        largest = min(accepted.largest, max(sizes) * PARTS_TRIED_MAX)
+        down = range(largest, 0, -accepted.multiple_of)
         made = (add_up(size, [each for each in sizes if each < size]) for size in down)
-        return next((tuple(parts) for parts in made if parts and len(parts) <= PARTS_MAX), ())
+        return next((tuple(parts) for parts in made if parts and len(parts) <= PARTS_TRIED_MAX), ())
 
     def beside(self, name: str) -> Iterator[Trial]:
         """Yield trials with one row beside rows of calls of other sizes where it is padded.

@@ -302,8 +302,8 @@ def test_key_without_builders_is_told(stated: dict[str, Any], bench: Workbench) 
 
 
 def test_an_envelope_speaks_for_what_a_key_that_signed_it_may(bench: Workbench) -> None:
-    """Of two keys that did, one is enough; beside a signature by the endorsing key, the builder's
-    id alone is not.
+    """One of two keys that signed is enough; beside the endorsing key's signature, the builder's id
+    alone is not.
     """
     ours, stranger = bench.ours, bench.stranger
     keys = (key_of(ours, builders=(BUILDER,)), key_of(stranger))
