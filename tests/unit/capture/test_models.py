@@ -285,7 +285,7 @@ def test_rows_are_compared(capture: Capture, files: dict[str, bytes], name: str,
     ("names", "found", "said"),
     [
         (["y"], "y", "y[n=2]"),
-        ([], "none", "y, or y[n=2]"),
+        ([], "no arrays", "y, or y[n=2]"),
         (["y[n=4]"], "y[n=4]", "y, or y[n=2]"),
         (["Y"], "Y", "did you mean `y`?"),
         (["Y[n=2]"], "Y[n=2]", "did you mean `y`?"),
