@@ -185,8 +185,8 @@ class EngineFallback:
         found = first.found.splitlines()[0]
         does = _FAILURES.get(first.code, "cannot compile")
         return (
-            f"{self.target} is compiled by {self.taken}, because {self.engine} {does} "
-            f"{first.where} ({first.code}, {first.title}: {found})"
+            f"{self.engine} {does} {first.where} ({first.code}, {first.title}: {found}), "
+            f"so {self.target} goes to {self.taken}"
         )
 
     @property

@@ -25,11 +25,9 @@ from aotc.pipeline.cached_tasks import Tasks
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc.pipeline.user_processes import Source, ask
-from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import engine_of
 
 DEFAULT_TARGET = "cpu-x86-64-v3"
-_UNTRACED = "# draft that does not trace; until it is edited, aotc init replaces it: "
 
 type OnStage = Callable[[str], None]
 type OnOutput = Callable[[str], None]
@@ -43,11 +41,6 @@ class Drafted:
     draft: Draft
     text: str
 
-    @property
-    def untraced(self) -> str:
-        """Return the text of the file until it traces."""
-        return f"{_UNTRACED}{sha256(self.text.encode())}\n{self.text}"
-
 
 def draft_manifest(
     request: Request,
@@ -56,12 +49,14 @@ def draft_manifest(
     name: str | None = None,
     entry_point: str | None = None,
     targets: tuple[str, ...] = (),
+    force: bool = False,
     on_stage: OnStage = lambda stage: None,
     on_output: OnOutput = lambda text: None,
 ) -> Drafted:
     """Inspect the function and its example, and draft the manifest; write nothing.
 
     `output` is NAME.toml in the current folder by default; modules are looked up in its folder.
+    With `force`, a file there may be replaced.
 
     Raises:
         UsageError: AOTC-E081 to E085.
@@ -70,7 +65,7 @@ def draft_manifest(
     """
     named = name or name_of(request.function)
     path = output or Path(f"{named}.toml")
-    if (path.exists() or path.is_symlink()) and not _is_untraced(path):
+    if path.is_dir() or ((path.exists() or path.is_symlink()) and not force):
         raise refusal("AOTC-E084", str(path), "a directory" if path.is_dir() else "")
     require_new_file(path)
     root, chosen = path.absolute().parent, targets or (DEFAULT_TARGET,)
@@ -92,15 +87,6 @@ def draft_manifest(
     drafted = draft(request, answer, name=named, entry_point=entry_point, targets=chosen)
     drafted = replace(drafted, engines=installed_engines())
     return Drafted(path, drafted, manifest_text(drafted))
-
-
-def _is_untraced(path: Path) -> bool:
-    """Return whether a file is as an earlier `aotc init` left it, whose manifest did not trace."""
-    try:
-        first, _, text = path.read_text("utf-8").partition("\n")
-    except (OSError, ValueError):
-        return False
-    return first == _UNTRACED + sha256(text.encode())
 
 
 def installed_engines() -> tuple[str, ...]:

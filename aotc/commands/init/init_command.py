@@ -63,6 +63,7 @@ HELP_SECTION = "Build"
     "--entry-point", metavar="NAME", show_default="the function's name", help="Entry point name"
 )
 @target_option("Target to compile for (repeatable)", several=True, default="cpu-x86-64-v3")
+@click.option("--force", is_flag=True, help="Replace the output file if it exists")
 @command
 def init(
     out: Output,
@@ -79,6 +80,7 @@ def init(
     name: str | None,
     entry_point: str | None,
     targets: tuple[str, ...],
+    force: bool,
 ) -> int:
     """Write a build manifest for a model.
 
@@ -97,9 +99,8 @@ def init(
     --inputs inputs.npz                   the arrays of a recorded call
     temperature=1.0                       the default in the function's signature
 
-    Then traces the function with the manifest, as a build would. A file that you wrote or edited
-    is never replaced. Where several engines are installed, the manifest lists them, and its first
-    build takes the fastest.
+    Then traces the function with the manifest, as a build would. Where several engines are
+    installed, the manifest lists them, and its first build takes the fastest.
 
     \b
     aotc init digits.model:predict --weights params=digits/params.safetensors \\
@@ -108,7 +109,7 @@ def init(
     \b
     aotc init net.pt2 --inputs inputs.npz --expected expected.npz
 
-    Exit code 3 if tracing fails: edit the manifest, or run the command again, which replaces it.
+    Exit code 3 if tracing fails: edit the manifest, or replace it with --force.
     """
     from aotc.bundle.write.atomic_files import write_atomically
     from aotc.commands.init.drafting_process import check, draft_manifest
@@ -138,33 +139,29 @@ def init(
             name=name,
             entry_point=entry_point,
             targets=targets,
+            force=force,
             on_stage=lambda stage: on_stage(stage, 0, 0),
             on_output=show,
         )
-        write_atomically(drafted.path, [drafted.untraced.encode()])
+        write_atomically(drafted.path, [drafted.text.encode()])
+        written = {"path": str(drafted.path), "manifest": drafted.text}
         try:
             program, notes = check(drafted, lambda stage: on_stage(stage, 0, 0), show)
         except AotcError as error:
             refused = error
         else:
-            write_atomically(drafted.path, [drafted.text.encode()])
             profiles = [
                 label(name, profile.sizes)
                 for name, entry_point in program.entry_points.items()
                 for profile in entry_point.profiles
             ]
-            document = {**_written(drafted), "profiles": profiles, "notes": list(notes)}
+            document = {**written, "profiles": profiles, "notes": list(notes)}
             out.result(document, lambda: _print(drafted, len(profiles), notes))
             return 0
-    document = {**_written(drafted), "manifest": drafted.untraced}
-    report_findings(out, refused.findings, refused.exit_code, **document)
+    report_findings(out, refused.findings, refused.exit_code, **written)
     if not out.json:
-        warn(f"note: wrote a draft, {drafted.path}: edit it and build, or run this command again")
+        warn(f"note: wrote a draft, {drafted.path}: edit it and build, or replace it with --force")
     return refused.exit_code
-
-
-def _written(drafted: Drafted) -> dict[str, object]:
-    return {"path": str(drafted.path), "manifest": drafted.text}
 
 
 def _print(drafted: Drafted, profiles: int, notes: tuple[str, ...]) -> None:

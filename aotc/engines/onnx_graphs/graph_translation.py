@@ -1,5 +1,6 @@
 """From a program of StableHLO to an ONNX graph."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from aotc.engines.onnx_graphs import (
@@ -110,7 +111,7 @@ _OF_NARROW = ("stablehlo.convert", graph_quantized.DEQUANTIZE, graph_quantized.W
 def translate(program: Block, weights: Collection[int], kernels: Kernels = ALL_KERNELS) -> Graph:
     """Return the graph of a program whose parameters at these places are weights; it is changed.
 
-    Raises UnsupportedError for what ONNX Runtime would compute otherwise.
+    Raises UnsupportedError for all that ONNX Runtime would compute otherwise.
     """
     graph_quantized.fuse(program, weights)
     graph_patterns.fuse(program)
@@ -126,7 +127,11 @@ def translate(program: Block, weights: Collection[int], kernels: Kernels = ALL_K
             known[id(value)] = graph_elementwise.of_four_bits(graph, outside, value.element)
         else:
             known[id(value)] = graph_elementwise.bit_cast(graph, outside, value.element)
-    found = _Translation(known).block(graph, program)
+    translation = _Translation(known)
+    found = translation.block(graph, program)
+    if refused := translation.refused:
+        counted = [what + f" ({times} times)" * (times > 1) for what, times in refused.items()]
+        raise UnsupportedError(", ".join(counted))
     for place, (tensor, value) in enumerate(zip(found, program.returned, strict=True)):
         if value.element in NARROW:
             raise UnsupportedError(f"a result of {value.element}")
@@ -140,10 +145,14 @@ def translate(program: Block, weights: Collection[int], kernels: Kernels = ALL_K
 
 
 class _Translation:
-    """known: the tensor of each value that there is, by its identity."""
+    """known: the tensor of each value that there is, by its identity.
+
+    `refused` counts operations without an equal in ONNX, by what they are.
+    """
 
     def __init__(self, known: dict[int, Tensor]) -> None:
         self._known = known
+        self.refused: Counter[str] = Counter()
 
     def block(self, graph: Graph, block: Block) -> list[Tensor]:
         """Put the operations of a block into a graph; what the block gives."""
@@ -158,6 +167,14 @@ class _Translation:
         return [self._known[id(value)] for value in block.returned]
 
     def _results(self, graph: Graph, operation: Operation) -> Sequence[Tensor]:
+        try:
+            return self._translated(graph, operation)
+        except UnsupportedError as error:
+            self.refused[str(error)] += 1
+            # Stand-ins, so that everything else that is refused is found as well.
+            return [graph.input(graph.fresh(), v.shape, v.element) for v in operation.results]
+
+    def _translated(self, graph: Graph, operation: Operation) -> Sequence[Tensor]:
         operands = [self._known[id(value)] for value in operation.operands]
         for value in operation.operands:
             if value.element in NARROW and operation.name not in _OF_NARROW:

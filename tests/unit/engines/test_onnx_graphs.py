@@ -280,6 +280,11 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     ),
     "a function of one's own in a scatter": (_own_scatter, (ROW,), "stablehlo.scatter"),
     "a transform": (jnp.fft.rfft, (ROW,), "stablehlo.fft"),
+    "several, also in loops": (
+        lambda x: _own_scatter(lax.fori_loop(0, 3, lambda _, y: _own_scatter(y), x)).view("uint8"),
+        (ROW,),
+        r"^stablehlo.scatter.* \(2 times\), stablehlo.bitcast_convert from f32 to ui8$",
+    ),
 }
 
 

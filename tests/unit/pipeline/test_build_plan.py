@@ -221,13 +221,13 @@ def test_what_a_compiler_refuses_falls_and_a_missing_compiler_does_not() -> None
     assert [finding.code for finding in found] == ["AOTC-E916"]
     fallback = EngineFallback("box", "iree", "xla", found)
     assert fallback.sentence == (
-        "box is compiled by xla, because iree cannot compile predict for box (AOTC-E916, "
-        "engine compilation failed: 'x.y' op)"
+        "iree cannot compile predict for box (AOTC-E916, engine compilation failed: 'x.y' op), "
+        "so box goes to xla"
     )
     assert (fallback.refusal.engine, fallback.refusal.code) == ("iree", "AOTC-E916")
     failed = finding("AOTC-E953", "predict for box", "no buffer", cause="engine-fails-at-a-call")
     fallback = EngineFallback("box", "iree", "xla", (failed,))
     assert fallback.sentence == (
-        "box is compiled by xla, because iree cannot run predict for box (AOTC-E953, engine "
-        "fails at a call: no buffer)"
+        "iree cannot run predict for box (AOTC-E953, engine fails at a call: no buffer), "
+        "so box goes to xla"
     )
