@@ -3,6 +3,7 @@ by their probes.
 """
 
 import json
+import os
 import re
 import ssl
 import subprocess
@@ -103,21 +104,80 @@ def test_image_volume_bundle_is_served(python: str, digits_bundle: Bundle, tmp_p
         lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_kserve_serves_the_folder(python: str, digits_bundle: Bundle, tmp_path: Path) -> None:
+def by_kserve(path: str, name: str) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+    """Return a service's arguments of the server as KServe joins them, its pod, and its model."""
     (runtime,) = documents("kserve/digits.yaml", "ServingRuntime")
-    (service,) = documents("kserve/digits.yaml", "InferenceService")
-    model = service["spec"]["predictor"]["model"]
+    services = documents(path, "InferenceService")
+    (predictor,) = [s["spec"]["predictor"] for s in services if s["metadata"]["name"] == name]
+    model, (serve,) = predictor["model"], runtime["spec"]["containers"]
     (format_,) = runtime["spec"]["supportedModelFormats"]
     assert model["modelFormat"]["name"] == format_["name"]
     assert model["protocolVersion"] in runtime["spec"]["protocolVersions"]
+    return [*serve["args"], *model["args"]], predictor, model
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("name", ["digits", "digits-oci"])
+def test_kserve_serves_the_folder(
+    python: str, name: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    arguments, _, _ = by_kserve(f"kserve/{name}.yaml", "digits")
+    (runtime,) = documents("kserve/digits.yaml", "ServingRuntime")
     (serve,) = runtime["spec"]["containers"]
     places = copied(digits_bundle, tmp_path) | {"8080": "0"}
-    with server(program(python, serve["args"], places)) as served:
+    with server(program(python, arguments, places)) as served:
         served.wait_for("ready")
-        assert served.infer(service["metadata"]["name"], INPUTS)[0] == 200
+        assert served.infer("digits", INPUTS)[0] == 200
         # Kubernetes' own grace, where a manifest says nothing, is 30 s; KServe's runtimes have 300.
         lives_by_its_probes(served, serve, 300)
+
+
+def test_kserves_image_is_verified_first(
+    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
+) -> None:
+    _, predictor, model = by_kserve("kserve/digits-oci.yaml", "digits")
+    (volume,), (verify,) = predictor["volumes"], predictor["initContainers"]
+    # As KServe names the volume and the folder of it (ConfigureOciNativeToContainer).
+    image = model["storageUri"].removeprefix("oci+native://")
+    assert volume == {
+        "name": "mnt-models",
+        "image": {"reference": image, "pullPolicy": "IfNotPresent"},
+    }
+    (mount,) = [m for m in verify["volumeMounts"] if m["name"] == volume["name"]]
+    assert (mount["mountPath"], mount["subPath"]) == ("/mnt/models", "models")
+    assert "COPY digits.aotb /models/" in (EXAMPLES / "docker" / "Dockerfile").read_text("utf-8")
+    for folder, policy, code in (("good", digits_bundle[1], 0), ("bad", vision_bundle[1], 5)):
+        (tmp_path / folder).mkdir()
+        places = copied((digits_bundle[0], policy), tmp_path / folder)
+        done = subprocess.run(program(sys.executable, verify["args"], places), check=False)
+        assert done.returncode == code
+
+
+def test_kserves_storage_initializer_verifies_what_was_pushed(
+    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
+) -> None:
+    arguments, _, model = by_kserve("kserve/digits-oci.yaml", "digits-pushed")
+    (storage,) = documents("kserve/digits-oci.yaml", "ClusterStorageContainer")
+    (known,), container = storage["spec"]["supportedUriFormats"], storage["spec"]["container"]
+    assert model["storageUri"].startswith(known["prefix"])
+    assert container["name"] == "storage-initializer", "as KServe finds it"
+    registry = OciServer()
+    reference = pushed(digits_bundle, registry)
+    for folder, policy, code in (("bad", vision_bundle[1], 5), ("good", digits_bundle[1], 0)):
+        (tmp_path / folder).mkdir()
+        places = copied((digits_bundle[0], policy), tmp_path / folder)
+        places |= {"/mnt/models": tmp_path / folder / "store", "8080": "0"}
+        places[model["storageUri"].removeprefix("aotc://")] = reference.removeprefix("oci://")
+        # KServe's arguments come after the container's command.
+        asked = [*container["command"], model["storageUri"], "/mnt/models"]
+        command = program(sys.executable, asked, places)[1:]
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(command, env={**os.environ, "PATH": path}, check=False)
+        assert done.returncode == code
+    registry.close()
+    with server(program(sys.executable, arguments, places), HOME="/nonexistent") as served:
+        served.wait_for("ready")
+        assert served.infer("digits", INPUTS)[0] == 200
 
 
 def test_the_service_reaches_the_ports_of_the_deployment() -> None:

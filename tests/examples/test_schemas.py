@@ -49,27 +49,41 @@ def test_a_job_is_one_by_its_schema(schema: str, path: str, _: str) -> None:
 @pytest.mark.parametrize("path", sorted(p.name for p in (EXAMPLES / "kubernetes").iterdir()))
 def test_a_manifest_has_what_kubernetes_knows_and_nothing_else(path: str, _: str) -> None:
     # It warns, and accepts, what it has no schema for.
-    for version in ("1.33.0", "1.37.0"):
+    for version in ("1.33.0", "1.36.0", "1.37.0"):
         said = lint(
             "kubernetes-validate", "--strict", "-k", version, EXAMPLES / "kubernetes" / path
         )
         assert "WARN" not in said and "passed" in said
 
 
-def kserves() -> dict[str, Any]:
-    """Return KServe's objects by their kind."""
-    text = (EXAMPLES / "kserve" / "digits.yaml").read_text("utf-8")
-    return {each["kind"]: each for each in yaml.safe_load_all(text)}
+def kserves() -> list[dict[str, Any]]:
+    """Return KServe's objects."""
+    texts = [path.read_text("utf-8") for path in sorted((EXAMPLES / "kserve").iterdir())]
+    return [each for text in texts for each in yaml.safe_load_all(text)]
+
+
+def pods(resource: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a pod that a resource of KServe has."""
+    spec = resource["spec"]
+    spec = spec.get("predictor", spec)
+    found = {n: spec[n] for n in ("containers", "initContainers", "volumes") if n in spec}
+    if "container" in spec:
+        found["containers"] = [spec["container"]]
+    # Of the runtime, and of the service.
+    found.setdefault("containers", [{"name": "other", "image": "other"}])
+    mounted = {m["name"] for c in found.get("initContainers", []) for m in c["volumeMounts"]}
+    stated = {volume["name"] for volume in found.get("volumes", ())}
+    missing = [{"name": name, "emptyDir": {}} for name in mounted - stated]
+    return {**found, "volumes": [*found.get("volumes", ()), *missing]}
 
 
 @all_linted
-def test_kserves_runtime_is_a_pod_as_kubernetes_knows_it(tmp_path: Path, _: str) -> None:
-    spec = kserves()["ServingRuntime"]["spec"]
+def test_kserves_containers_are_pods_as_kubernetes_knows_them(tmp_path: Path, _: str) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it"}}
     path = tmp_path / "pod.yaml"
-    parts = {name: spec[name] for name in ("containers", "volumes")}
-    path.write_text(yaml.safe_dump(pod | {"spec": parts}), "utf-8")
-    assert "passed" in lint("kubernetes-validate", "--strict", path)
+    for resource in kserves():
+        path.write_text(yaml.safe_dump(pod | {"spec": pods(resource)}), "utf-8")
+        assert "passed" in lint("kubernetes-validate", "--strict", path)
 
 
 def strict(schema: Any) -> Any:
@@ -86,16 +100,15 @@ def strict(schema: Any) -> Any:
 
 @pytest.mark.examples
 @pytest.mark.skipif(not KSERVE, reason="needs a checkout of kserve/kserve: make test-examples")
-@pytest.mark.parametrize("kind", ["ServingRuntime", "InferenceService"])
-def test_a_resource_has_what_kserve_knows_and_nothing_else(kind: str) -> None:
+@pytest.mark.parametrize("resource", kserves(), ids=lambda each: each["metadata"]["name"])
+def test_a_resource_has_what_kserve_knows_and_nothing_else(resource: dict[str, Any]) -> None:
     import jsonschema  # a second of every collection, for a test that is mostly skipped
 
-    name = f"serving.kserve.io_{kind.lower()}s.yaml"
-    text = Path(KSERVE, "config", "crd", "full", name).read_text("utf-8")
-    (version,) = yaml.safe_load(text)["spec"]["versions"]
+    name = f"serving.kserve.io_{resource['kind'].lower()}s.yaml"
+    (path,) = Path(KSERVE, "config", "crd", "full").rglob(name)
+    (version,) = yaml.safe_load(path.read_text("utf-8"))["spec"]["versions"]
     schema = strict(version["schema"]["openAPIV3Schema"])
     schema["properties"]["metadata"] = {}
-    resource = kserves()[kind]
     assert resource["apiVersion"] == f"serving.kserve.io/{version['name']}"
     check = jsonschema.Draft202012Validator(schema)
     assert [error.message for error in check.iter_errors(resource)] == []

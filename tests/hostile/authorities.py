@@ -39,12 +39,16 @@ ess_cert_id_chain = no
 @dataclass(frozen=True)
 class Authority:
     """command: reads a query and writes the answer.  root: PEM of its root certificate, whose key
-    signs other certificates, too.
+    signs other certificates, too.  leaf: PEM of the certificate that answers.
     """
 
     command: str
     root: str
     root_key: ec.EllipticCurvePrivateKey
+    leaf: str
+
+    def chain(self) -> list[x509.Certificate]:
+        return x509.load_pem_x509_certificates((self.leaf + self.root).encode())
 
     def trusted(self, name: str = "here") -> TimestampAuthority:
         return TimestampAuthority(name=name, certificates=self.root)
@@ -95,7 +99,8 @@ def authority(
     (folder / "serial").write_text("01")
     (folder / "ts.cnf").write_text(CONFIG.format(folder=folder))
     reply = f"openssl ts -reply -config {folder}/ts.cnf -queryfile /dev/stdin -out /dev/stdout"
-    return Authority(reply, root.public_bytes(pem).decode(), root_key)
+    written = [each.public_bytes(pem).decode() for each in (root, tsa)]
+    return Authority(reply, written[0], root_key, written[1])
 
 
 def by_hand(

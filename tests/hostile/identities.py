@@ -1,4 +1,7 @@
-"""A Sigstore of our own: a certificate authority with its log, and a transparency log."""
+"""A Sigstore of our own: a certificate authority with its log, and a transparency log.
+
+Written from https://github.com/sigstore/architecture-docs and RFC 6962, without its libraries.
+"""
 
 import base64
 import hashlib
@@ -15,6 +18,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from aotc_runtime.base import canonical_json
 from aotc_runtime.formats.in_toto import PAYLOAD_TYPE, pre_authentication_encoding
+
+from .authorities import Authority, answer_to
 
 ISSUER = "https://issuer.example.org"
 IDENTITY = "https://ci.example.org/app/release@main"
@@ -50,12 +55,15 @@ def log_id(key: Key) -> bytes:
 
 @dataclass(slots=True)
 class Sigstore:
-    """An instance of its services. now: by all of their clocks."""
+    """An instance of its services. now: by all of their clocks. With an authority for timestamps,
+    its log is a Rekor of version 2, which states no time itself.
+    """
 
     now: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
     authority: Key = field(default_factory=new)
     certificates: Key = field(default_factory=new)
     log: Key = field(default_factory=new)
+    timestamps: Authority | None = None
 
     def trusted_root(self) -> str:
         """Return what a policy trusts of it."""
@@ -74,21 +82,23 @@ class Sigstore:
                 "logId": {"keyId": b64(log_id(key))},
             }
 
-        root = self.root().public_bytes(serialization.Encoding.DER)
+        def authority(common_name: str, *chain: x509.Certificate) -> dict[str, Any]:
+            der = [b64(each.public_bytes(serialization.Encoding.DER)) for each in chain]
+            return {
+                "subject": {"organization": "example", "commonName": common_name},
+                "uri": "https://authority.invalid",
+                "certChain": {"certificates": [{"rawBytes": each} for each in der]},
+                "validFor": since,
+            }
+
+        clocks = [self.timestamps] if self.timestamps else []
         return json.dumps(
             {
                 "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
                 "tlogs": [instance(self.log, "https://log.invalid")],
-                "certificateAuthorities": [
-                    {
-                        "subject": {"organization": "example", "commonName": "authority"},
-                        "uri": "https://authority.invalid",
-                        "certChain": {"certificates": [{"rawBytes": b64(root)}]},
-                        "validFor": since,
-                    }
-                ],
+                "certificateAuthorities": [authority("authority", self.root())],
                 "ctlogs": [instance(self.certificates, "https://certificates.invalid")],
-                "timestampAuthorities": [],
+                "timestampAuthorities": [authority("tsa", *each.chain()) for each in clocks],
             }
         )
 
@@ -154,14 +164,56 @@ class Sigstore:
             "signatures": [{"sig": b64(made)}],
         }
         der = certificate.public_bytes(serialization.Encoding.DER)
-        pem = certificate.public_bytes(serialization.Encoding.PEM)
+        material = {"certificate": {"rawBytes": b64(der)}}
+        if self.timestamps:
+            stamps = [{"signedTimestamp": answer_to(made, self.timestamps)}]
+            material["timestampVerificationData"] = {"rfc3161Timestamps": stamps}
+            material["tlogEntries"] = [self.entry_v2(payload, made, der)]
+        else:
+            pem = certificate.public_bytes(serialization.Encoding.PEM)
+            material["tlogEntries"] = [self.entry(payload, made, pem)]
         return {
             "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-            "verificationMaterial": {
-                "certificate": {"rawBytes": b64(der)},
-                "tlogEntries": [self.entry(payload, made, pem)],
-            },
+            "verificationMaterial": material,
             "dsseEnvelope": envelope,
+        }
+
+    def entry_v2(self, payload: bytes, signature: bytes, der: bytes) -> dict[str, Any]:
+        """Return what a Rekor of version 2 says: the third entry of five."""
+        message = pre_authentication_encoding(PAYLOAD_TYPE, payload)
+        verifier = {
+            "keyDetails": "PKIX_ECDSA_P256_SHA_256",
+            "x509Certificate": {"rawBytes": b64(der)},
+        }
+        record = {
+            "data": {"algorithm": "SHA2_256", "digest": b64(hashlib.sha256(message).digest())},
+            "signature": {"content": b64(signature), "verifier": verifier},
+        }
+        kind = {"kind": "hashedrekord", "version": "0.0.2"}
+        spec = {"hashedRekordV002": record}
+        body = canonical_json.encode(
+            {"apiVersion": kind["version"], "kind": kind["kind"], "spec": spec}
+        )
+        leaves = [_leaf(bytes([number])) for number in range(5)]
+        return {"kindVersion": kind, **self._included(body, 2, leaves)}
+
+    def _included(self, body: bytes, index: int, leaves: list[bytes]) -> dict[str, Any]:
+        """Return where a body is in a tree, beside these leaves, and the log's seal."""
+        leaves[index] = _leaf(body)
+        root = b64(_root(leaves))
+        note = f"log.invalid\n{len(leaves)}\n{root}\n"
+        seal = log_id(self.log)[:4] + sign(self.log, note.encode())
+        return {
+            "logIndex": str(index),
+            "logId": {"keyId": b64(log_id(self.log))},
+            "inclusionProof": {
+                "logIndex": str(index),
+                "rootHash": root,
+                "treeSize": str(len(leaves)),
+                "hashes": [b64(each) for each in _path(index, leaves)],
+                "checkpoint": {"envelope": f"{note}\n\u2014 log.invalid {b64(seal)}\n"},
+            },
+            "canonicalizedBody": b64(body),
         }
 
     def entry(self, payload: bytes, signature: bytes, pem: bytes) -> dict[str, Any]:
@@ -187,24 +239,39 @@ class Sigstore:
                 "logIndex": 0,
             }
         )
-        tree = hashlib.sha256(b"\0" + body).digest()
-        note = f"log.invalid - 1\n1\n{b64(tree)}\n"
-        seal = log_id(self.log)[:4] + sign(self.log, note.encode())
         return {
-            "logIndex": "0",
-            "logId": {"keyId": b64(log_id(self.log))},
             "kindVersion": {"kind": "dsse", "version": "0.0.1"},
             "integratedTime": str(at),
             "inclusionPromise": {"signedEntryTimestamp": b64(sign(self.log, promise))},
-            "inclusionProof": {
-                "logIndex": "0",
-                "rootHash": b64(tree),
-                "treeSize": "1",
-                "hashes": [],
-                "checkpoint": {"envelope": f"{note}\n\u2014 log.invalid {b64(seal)}\n"},
-            },
-            "canonicalizedBody": b64(body),
+            **self._included(body, 0, [b""]),
         }
+
+
+def _leaf(data: bytes) -> bytes:
+    return hashlib.sha256(b"\0" + data).digest()
+
+
+def _halves(leaves: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    at = 1 << (len(leaves) - 1).bit_length() - 1
+    return leaves[:at], leaves[at:]
+
+
+def _root(leaves: list[bytes]) -> bytes:
+    """Return a tree's hash (RFC 6962, 2.1)."""
+    if len(leaves) == 1:
+        return leaves[0]
+    left, right = map(_root, _halves(leaves))
+    return hashlib.sha256(b"\1" + left + right).digest()
+
+
+def _path(index: int, leaves: list[bytes]) -> list[bytes]:
+    """Return the path of a leaf (RFC 6962, 2.1.1)."""
+    if len(leaves) == 1:
+        return []
+    left, right = _halves(leaves)
+    if index < len(left):
+        return [*_path(index, left), _root(right)]
+    return [*_path(index - len(left), right), _root(left)]
 
 
 _NAME = x509.Name(

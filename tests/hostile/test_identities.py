@@ -6,6 +6,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,18 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.attach.sigstore_bundle import attach_sigstore
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import AotcError
+from aotc_runtime.formats.in_toto import open_envelope
 from aotc_runtime.schema.trust_policy import Identity, Revoked, TrustPolicy
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_runtime.verification.bundle_examination import verify
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
-from aotc_runtime.verification.sigstore_identities import key_id
+from aotc_runtime.verification.public_keys import Trials
+from aotc_runtime.verification.sigstore_identities import key_id, match_signatures
+from aotc_serve.oci.sigstore_bundles import read_bundle
 
 from .archives import on_disk
+from .authorities import authority
 from .doors import READY, Capture, at_every_door, toolchain
 from .identities import IDENTITY, ISSUER, Sigstore, b64, new
 from .provenances import ENDORSEMENT, a_build, key_of
@@ -54,6 +59,12 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def here() -> Sigstore:
     return Sigstore()
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Sigstore:
+    """With a log of version 2, which states no time, and an authority that does."""
+    return Sigstore(timestamps=authority(tmp_path_factory.mktemp("tsa") / "here"))
 
 
 def statement(root: str, **other: Any) -> bytes:
@@ -117,9 +128,13 @@ def naming(*identities: Identity, **stated: Any) -> TrustPolicy:
     return TrustPolicy(schema=1, name="digits", identities=identities, **stated)
 
 
-def test_identity_is_accepted_without_any_key(bench: Identifying, here: Sigstore) -> None:
-    identity, now = trusting(here), datetime.now(UTC).timestamp()
-    found = verify(bench.identified(here), naming(identity), bench.host, now)
+@pytest.mark.parametrize("made", ["here", "newer"])
+def test_identity_is_accepted_without_any_key(
+    made: str, bench: Identifying, request: pytest.FixtureRequest
+) -> None:
+    by: Sigstore = request.getfixturevalue(made)
+    identity, now = trusting(by), datetime.now(UTC).timestamp()
+    found = verify(bench.identified(by), naming(identity), bench.host, now)
     assert found.signers == (key_id(identity),)
 
 
@@ -132,13 +147,21 @@ def test_other_identity_fails(stated: dict[str, str], bench: Identifying, here: 
     assert found.code == "AOTC-E302" and "Sigstore's material (" in found.found
 
 
-@pytest.mark.parametrize("part", ["authority", "certificates", "log"])
-def test_every_service_must_have_signed(part: str, bench: Identifying, here: Sigstore) -> None:
-    """The authority, its log of certificates, and the transparency log, each a stranger's."""
-    forged = Sigstore(here.now, here.authority, here.certificates, here.log)
-    setattr(forged, part, new())
+SERVICES = ("authority", "certificates", "log")
+
+
+@pytest.mark.parametrize(
+    ("made", "part"),
+    [*[(made, part) for made in ("here", "newer") for part in SERVICES], ("newer", "timestamps")],
+)
+def test_every_service_must_have_signed(
+    made: str, part: str, bench: Identifying, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    genuine: Sigstore = request.getfixturevalue(made)
+    other = authority(tmp_path / "other") if part == "timestamps" else new()
+    forged = replace(genuine, **{part: other})
     signed = bench.identified(forged)
-    assert bench.codes_by(signed, trusting(here)) == ["AOTC-E302"]
+    assert bench.codes_by(signed, trusting(genuine)) == ["AOTC-E302"]
     assert bench.codes_by(signed, trusting(forged)) == []
 
 
@@ -163,6 +186,118 @@ def test_empty_material_does_not_count(change: Change, bench: Identifying, here:
     written = here.signed(bench.statement())
     change(written)
     assert bench.codes_by(bench.carrying(written), trusting(here)) == ["AOTC-E302"]
+
+
+def proof(written: dict[str, Any]) -> dict[str, Any]:
+    return entry(written)["inclusionProof"]
+
+
+def unstamped(written: dict[str, Any], **other: Any) -> None:
+    del written["verificationMaterial"]["timestampVerificationData"]
+    entry(written).update(integratedTime=str(int(datetime.now(UTC).timestamp())), **other)
+
+
+def changed_path(change: Callable[[list[str]], list[str]]) -> Change:
+    return lambda w: proof(w).update(hashes=change(proof(w)["hashes"]))
+
+
+def with_checkpoint(old: str, new: str) -> Change:
+    def change(written: dict[str, Any]) -> None:
+        checkpoint = proof(written)["checkpoint"]
+        assert old in checkpoint["envelope"]
+        checkpoint["envelope"] = checkpoint["envelope"].replace(old, new)
+
+    return change
+
+
+def another_root(written: dict[str, Any]) -> None:
+    with_checkpoint(proof(written)["rootHash"], b64(bytes(32)))(written)
+    proof(written)["rootHash"] = b64(bytes(32))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        unstamped,
+        lambda w: unstamped(w, inclusionPromise={"signedEntryTimestamp": b64(bytes(64))}),
+        lambda w: proof(w).update(rootHash=b64(bytes(32))),
+        another_root,
+        changed_path(lambda path: path[:-1]),
+        changed_path(lambda path: path[::-1]),
+        changed_path(lambda path: [*path, path[0]]),
+        lambda w: proof(w).update(logIndex="3"),
+        lambda w: proof(w).update(treeSize="3"),
+        lambda w: proof(w).pop("checkpoint"),
+        with_checkpoint("\n5\n", "\n6\n"),
+        with_checkpoint("\u2014", "-"),
+        lambda w: entry(w).pop("inclusionProof"),
+        lambda w: entry(w)["logId"].update(keyId=b64(bytes(32))),
+        lambda w: entry(w)["kindVersion"].update(version="0.0.1"),
+        lambda w: entry(w).update(kindVersion={"kind": "dsse", "version": "0.0.1"}),
+        lambda w: entry(w).update(kindVersion={"kind": "dsse", "version": "0.0.2"}),
+    ],
+    ids=[
+        "no timestamp", "a time that nobody signed", "root", "root and checkpoint", "short path",
+        "order of the path", "long path", "index", "size", "no checkpoint", "size of checkpoint",
+        "mark of the seal", "no proof", "log", "version", "kind", "kind and version",
+    ],
+)  # fmt: skip
+def test_flawed_entry_of_version_2_does_not_count(
+    change: Change, bench: Identifying, newer: Sigstore
+) -> None:
+    written = newer.signed(bench.statement())
+    assert bench.codes_by(bench.carrying(written), trusting(newer)) == []
+    change(written)
+    assert bench.codes_by(bench.carrying(written), trusting(newer)) == ["AOTC-E302"]
+
+
+def test_entry_of_version_2_must_be_about_this_signature(
+    bench: Identifying, newer: Sigstore
+) -> None:
+    """What the log or the authority says of another one is proven, but of no use."""
+    written, second = newer.signed(bench.statement()), newer.signed(bench.statement())
+    material = written["verificationMaterial"]
+
+    def codes(payload: bytes, of_signature: dict[str, Any], of_certificate: Any) -> list[str]:
+        signature = base64.b64decode(of_signature["dsseEnvelope"]["signatures"][0]["sig"])
+        der = base64.b64decode(of_certificate["verificationMaterial"]["certificate"]["rawBytes"])
+        material["tlogEntries"] = [newer.entry_v2(payload, signature, der)]
+        return bench.codes_by(bench.carrying(written), trusting(newer))
+
+    assert codes(bench.statement(), written, written) == []
+    assert codes(bench.statement(predicate={}), written, written) == ["AOTC-E302"]
+    assert codes(bench.statement(), second, written) == ["AOTC-E302"]
+    assert codes(bench.statement(), written, second) == ["AOTC-E302"]
+    stamps = second["verificationMaterial"]["timestampVerificationData"]
+    material["timestampVerificationData"] = stamps
+    assert codes(bench.statement(), written, written) == ["AOTC-E302"]
+
+
+def test_timestamp_after_the_certificate_had_ended_is_not_counted(
+    bench: Identifying, newer: Sigstore
+) -> None:
+    earlier = replace(newer, now=newer.now - timedelta(minutes=11))
+    assert bench.codes_by(bench.identified(earlier), trusting(newer)) == ["AOTC-E302"]
+
+
+SUITE = Path(__file__).parent / "sigstore_conformance"
+BEACON = (
+    "https://github.com/sigstore-conformance/extremely-dangerous-public-oidc-beacon"
+    "/.github/workflows/extremely-dangerous-oidc-beacon.yml@refs/heads/main"
+)
+
+
+@pytest.mark.parametrize("path", sorted(SUITE.glob("rekor2-*.json")), ids=lambda path: path.stem)
+def test_cases_of_the_conformance_suite(path: Path) -> None:
+    signed = open_envelope(read_bundle(path.read_bytes(), path.name).envelope, path.name)
+    by = Identity(
+        issuer="https://token.actions.githubusercontent.com",
+        identity=BEACON,
+        trusted_root=(SUITE / "trusted_root.json").read_text("utf-8"),
+    )
+    (signature,) = signed.materials
+    found = match_signatures(signed, signature, naming(by), set(), Trials())
+    assert found == ([] if path.stem.endswith("_fail") else [(key_id(by), signature)])
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(9, []), (11, ["AOTC-E302"])])
