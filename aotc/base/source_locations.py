@@ -40,12 +40,14 @@ class EntryPointLines(Struct, frozen=True):
     """Source lines of an entry point's functions and decisions.
 
     `functions` are by file, in the order of the evidence; `decisions` by dimension; `layers` by
-    model file, to the lines of the source that the model was written in.
+    model file, to the lines of the source that the model was written in. `caught`, which provenance
+    lacks, are errors about unknown values that the program handled.
     """
 
     functions: dict[str, tuple[FunctionLines, ...]] = {}
     decisions: dict[str, Decision] = {}
     layers: dict[str, dict[str, tuple[str, ...]]] = {}
+    caught: tuple[str, ...] = ()
 
     def of_file(
         self, file: str, known: Collection[FunctionCoverage]

@@ -78,10 +78,12 @@ class FlatCall:
     """A call at one shape profile.
 
     `trees` has the abstract value of each parameter, in leaf order. Parameters in `as_stored` get
-    nested dicts of the names in a weights file, as no `init` has another structure.
+    nested dicts of the names in a weights file, as no `init` has another structure. `stated` is the
+    place of the inputs in the manifest.
     """
 
     plan: CallPlan
+    stated: str
     trees: Mapping[str, Any]
     leaves: Sequence[FlatLeaf]
     as_stored: tuple[str, ...] = ()
@@ -227,4 +229,5 @@ def flat_call(
         for name, owner in plan.bound.items()
         if owner in manifest.weights and manifest.weights[owner].init is None
     )
-    return FlatCall(plan=plan, trees=trees, leaves=tuple(leaves), as_stored=as_stored)
+    stated = manifest.where("entry_points", plan.name, "inputs")
+    return FlatCall(plan, stated, trees, tuple(leaves), as_stored)

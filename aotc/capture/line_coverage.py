@@ -14,10 +14,13 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+import jax
+
 from aotc.base.evidence import ControlFlow, Coverage, FunctionCoverage
 from aotc.base.source_locations import FunctionLines
 from aotc.capture import jax_private
 from aotc.capture.project_files import is_own, name_of, own_names
+from aotc.capture.user_exceptions import user_line
 
 _RESUME_BYTES = 2
 """Size of the RESUME instruction that begins a function's body, on the line of its `def`."""
@@ -26,10 +29,12 @@ _RESUME_BYTES = 2
 class Recording:
     """The program's own functions that have run, and their lines.
 
-    `root` is the manifest's folder, `tool` the tool id in `sys.monitoring`.
+    `root` is the manifest's folder, `tool` the tool id in `sys.monitoring`. `caught` has errors of
+    jax about unknown values that the program itself handled, with their lines.
     """
 
     def __init__(self, root: Path, tool: int) -> None:
+        self.caught: dict[str, None] = {}
         self._root, self._tool = root, tool
         # By identity: equal code may come from two files, and one file may be imported twice.
         self._codes: dict[int, CodeType] = {}
@@ -76,6 +81,11 @@ class Recording:
         self._lines[id(code)].add(line)
         return sys.monitoring.DISABLE
 
+    def _handled(self, code: CodeType, offset: int, error: BaseException) -> None:
+        is_of_values = isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError))
+        if is_of_values and is_own(code.co_filename, self._root):
+            self.caught[f"{type(error).__name__} at {user_line(error, self._root)}"] = None
+
 
 @contextmanager
 def recording(root: Path) -> Iterator[Recording]:
@@ -91,7 +101,8 @@ def recording(root: Path) -> Iterator[Recording]:
         monitoring.register_callback(tool, events.PY_START, seen._started)
         monitoring.register_callback(tool, events.LINE, seen._ran)
         monitoring.restart_events()
-        monitoring.set_events(tool, events.PY_START)
+        monitoring.register_callback(tool, events.EXCEPTION_HANDLED, seen._handled)
+        monitoring.set_events(tool, events.PY_START | events.EXCEPTION_HANDLED)
         with jax_private.without_trace_cache():
             yield seen
     finally:

@@ -58,7 +58,7 @@ def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> 
         hint = (
             _missing_key(error, call)
             or _other_structure(error, call)
-            or "run with `-v` to see the traceback"
+            or f"correct the function, or {call.stated}; `-v` shows the traceback"
         )
     found = user_exceptions.describe(error, root)
     return finding(code, where, found, cause=cause, expected=expected, hint=hint)

@@ -153,7 +153,9 @@ def trace_entry_point(
             if at_once(spec.out_of_profile.get(dimension))
         },
         coverage=covered,
-        lines=EntryPointLines(functions, _decisions(symbolic), models.lines(name)),
+        lines=EntryPointLines(
+            functions, _decisions(symbolic), models.lines(name), tuple(recorded.caught)
+        ),
         symbolic=exported,
         profiles=tuple(
             _captured(profile, label(name, profile.sizes), manifest.root, is_file=is_file)

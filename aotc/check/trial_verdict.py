@@ -136,16 +136,9 @@ def _leak(entry: EntryTrials, failed: Sequence[Outcome], count: int, what: str, 
     return finding(
         "AOTC-E955" if trial.fill else "AOTC-E956",
         f"{stated}, output {difference.worst or 'result'}",
-        f"{what}, {done}: {_errors(difference)}; {len(failed)} of {count} trials differ",
+        f"{what}, {done}: {difference}; {len(failed)} of {count} trials differ",
         expected=f"the result of plain JAX at exactly {asked}",
         hint=_leak_hint(entry, trial, failed, names),
-    )
-
-
-def _errors(difference: Difference) -> str:
-    return (
-        f"max abs error {difference.max_abs!r}, max rel error {difference.max_rel!r}, "
-        f"{difference.ulp_max} ulp"
     )
 
 
@@ -260,7 +253,7 @@ def excess(wrong: Sequence[Outcome], target: str, verdict: Verdict | None) -> Fi
     where = f"{call.key.label} for {target}, output {difference.worst or 'result'}"
     if call.inputs != FIXTURE:
         where += f", inputs {call.inputs}"
-    found = f"{_errors(difference)} over {difference.elements} elements"
+    found = f"{difference} over {difference.elements} elements"
     if others:
         kinds = ", ".join(other.trial.call.inputs for other in others)
         found += f"; others with inputs {kinds} as well"

@@ -116,16 +116,9 @@ def open_with_notes(
         ) as found,
     ):
         if not out.json:
-            print_notes(notes_of(found))
+            other = f"{found.asked} is {found.shown}" if found.shown != found.asked else ""
+            print_notes(filter(None, (other, found.note)))
         yield found
-
-
-def notes_of(found: InspectedBundle) -> Iterator[str]:
-    """Yield notes for the user about a bundle in a registry."""
-    if found.shown != found.asked:
-        yield f"{found.asked} is {found.shown}"
-    if found.note:
-        yield found.note
 
 
 profile_option = click.option(

@@ -95,11 +95,6 @@ def is_function_reference(text: str) -> bool:
     return all(s.isidentifier() and not keyword.iskeyword(s) for s in steps)
 
 
-def is_version(text: str) -> bool:
-    """Return whether a text is three numbers with an optional suffix, which can be ordered."""
-    return bool(_VERSION.match(text))
-
-
 type Plain = bool | int | float | str | Sequence[Plain] | Mapping[str, Plain]
 """TOML values except dates and times."""
 
@@ -154,7 +149,7 @@ FunctionReference = Annotated[
 Version = Annotated[
     str,
     accepting(
-        is_version,
+        lambda v: bool(_VERSION.match(v)),
         'three numbers with an optional suffix, such as "1.0.0" or "1.2.0-rc1"',
         "write all three numbers, without leading zeros",
     ),

@@ -35,7 +35,8 @@ def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
                 path = name.removeprefix(_OUTPUTS) or "result"
                 yield (
                     f"the fixture of {key.label} proves nothing about {path}: plain JAX gives no "
-                    "finite value there; choose other fixture inputs, or look for NaN in weights"
+                    "finite value there; choose other fixture inputs (an index beyond its table "
+                    "gives NaN), or look for NaN in weights"
                 )
 
 
@@ -66,9 +67,15 @@ def not_computed(program: CapturedProgram) -> Iterator[str]:
 def specialized(program: CapturedProgram) -> Iterator[str]:
     """Yield a note for each dimension along which the program is not one function.
 
-    The program decides by its size, or could not be traced at all sizes at once.
+    The program decides by its size, or could not be traced at all sizes at once. Also for each
+    error about an unknown value that it caught, and so decides for all values.
     """
     for name, entry_point in program.entry_points.items():
+        for caught in entry_point.lines.caught:
+            yield (
+                f"{name} caught {caught}: while it is traced no value is known, so its `except` "
+                "branch is compiled for every input; decide with `jax.lax.cond` or `jnp.where`"
+            )
         for dimension, reason in entry_point.specialized.items():
             at = entry_point.lines.decisions.get(dimension)
             yield (

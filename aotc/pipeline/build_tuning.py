@@ -240,7 +240,7 @@ def notes(
         order = f"; the order of its engines decides: {listed[target]}" if target in listed else ""
         yield f"not tuned: this host cannot run target {target}: {reason}{order}"
     for target, choice in chosen.items():
-        how = f"by {choice.engine}, chosen for its {choice.objective}"
+        how = f"by {choice.engine}, chosen for its {choice.objective} over all profiles"
         if choice.engine == MIXED:
             how = f"by {' and '.join(engines[target])}, each executable by the fastest of them"
         yield f"{target} is compiled {how}; `aotc inspect` shows what was measured"

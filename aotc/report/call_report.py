@@ -143,7 +143,7 @@ def _compare(
         else:
             difference = compare(actual, reference, rtol, atol)
             if not difference.within:
-                found = f"max abs error {difference.max_abs:.3g}, {difference.ulp_max} ulp"
+                found = str(difference)
         if found:
             findings.append(
                 finding(

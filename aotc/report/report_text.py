@@ -14,6 +14,7 @@ from rich.text import Text
 
 from aotc.base.constants import EVERYTHING, NOT_SET, SET
 from aotc.report.sizes_report import masks_and_lengths, shapes_lines
+from aotc_runtime.base import ulps
 from aotc_runtime.base.rendering import printable, say
 from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema import bundle_manifest
@@ -43,7 +44,7 @@ def _parity(parity: dict[str, Any]) -> tuple[str, str]:
     """Return the largest absolute error against plain JAX, and the largest in ulp."""
     if parity["status"] != "ran":
         return "not run", "here"
-    return f"{float(parity['max_abs']):.1e}", str(parity["ulp_max"])
+    return f"{float(parity['max_abs']):.1e}", ulps(parity["ulp_max"])
 
 
 PROFILE_COLUMNS = (
@@ -131,7 +132,7 @@ def engine_lines(target: Mapping[str, Any]) -> Iterator[str]:
         found = each["found"].partition("\n")[0]
         yield f"not {each['engine']}: {each['where']} ({each['code']}: {found})"
     if choice := target.get("engine_choice"):
-        yield f"engine {choice['engine']}, chosen for its {choice['objective']}"
+        yield f"engine {choice['engine']}, chosen for its {choice['objective']} over all profiles"
         for each in choice["engines"]:
             if each["status"] == "left-out":
                 yield f"  {each['engine']}: {each['reason'].partition('\n')[0]}"
@@ -325,8 +326,7 @@ def tuned_text(tuned: dict[str, Any]) -> str:
     if tuned["choice"] == "default":
         return f"default, {p50}; none {out_of} saved {100 * float(tuned['margin']):.0f} %"
     whose = "the default's" if base == "default" else f"{base}'s"
-    # With several engines it is the best of its engine, which was taken for the whole target.
-    best = "best" if base == "default" else "taken"
+    best = "best" if base == "default" else "best of its engine,"
     return f"{tuned['choice']}, {p50}, {chosen['relative']} of {whose} time; {best} {out_of}"
 
 
@@ -383,7 +383,8 @@ def print_build(built: Built, *, verbose: bool) -> None:
     }
     if lifted:
         what = count(len(lifted), "closed-over array")
-        page.line(f"lifted  {what} into weights: {', '.join(list(lifted.values())[:6])}")
+        shown = [*lifted.values()][:6] + [f"… {len(lifted) - 6} more"] * (len(lifted) > 6)
+        page.line(f"lifted  {what} into weights: {', '.join(shown)}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
     page.line(f"took    {times}")
     for measure in built.isolation if verbose else ():

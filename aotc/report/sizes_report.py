@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from aotc.base.errors import refusal
+from aotc_runtime.base import ulps
 from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.fallback_policies import policies_of
 
@@ -74,7 +75,7 @@ def _evidence(proof: dict[str, Any]) -> str:
     if not proof["trials"]:
         return "no accepted size needs it"
     where = "plain JAX, not run here" if proof["ran"] == ["plain-jax"] else "the executables"
-    error = f"max err {float(proof['max_abs']):.1e}, {proof['ulp_max']} ulp"
+    error = f"max err {float(proof['max_abs']):.1e}, {ulps(proof['ulp_max'])} ulp"
     return f"{proof['trials']} trials on {where}: {error}"
 
 

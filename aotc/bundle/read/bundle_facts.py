@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from aotc.base.evidence import XLA, Coverage, ExecutableEvidence
+from aotc.base.evidence import XLA, ExecutableEvidence
 from aotc.bundle.read.bundle_review import ReviewedExecutable, ReviewedTarget
 from aotc.bundle.read.call_memory import call_bytes
 from aotc_runtime.base import canonical_json
@@ -196,7 +196,12 @@ def _measured(target: ReviewedTarget) -> Facts:
         known = target.entry_points.get(name)
         yield Fact(Part.ENTRY_POINT, name, "recorded results"), bool(known and known.reference)
         if known is not None:
-            yield Fact(Part.ENTRY_POINT, name, "coverage"), _lines_traced(known.coverage)
+            lines = {
+                f"{file} {function.name}": f"{function.traced} of {function.lines} lines"
+                for file, functions in known.coverage.files.items()
+                for function in functions
+            }
+            yield Fact(Part.ENTRY_POINT, name, "coverage"), lines
     for executable in target.executables():
         yield Fact(Part.EXECUTABLE, executable.label, "numbers"), numbers_of(executable)
         if executable.evidence is not None and executable.evidence.compiled is not UNSET:
@@ -207,14 +212,6 @@ def _measured(target: ReviewedTarget) -> Facts:
                 ("placement", _library_steps(compiled)),
             ):
                 yield Fact(Part.EXECUTABLE, executable.label, field), value
-
-
-def _lines_traced(coverage: Coverage) -> dict[str, str]:
-    return {
-        f"{file} {function.name}": f"{function.traced} of {function.lines} lines"
-        for file, functions in coverage.files.items()
-        for function in functions
-    }
 
 
 def _library_steps(compiled: ExecutableEvidence) -> dict[str, int]:

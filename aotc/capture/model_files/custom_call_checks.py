@@ -308,15 +308,11 @@ def _settings(operation: Any) -> dict[str, Setting] | None:
         attribute
         for name in ("backend_config", "mhlo.backend_config")
         if name in operation.attributes
-        and not _is_empty_text(attribute := operation.attributes[name])
+        and getattr(attribute := operation.attributes[name], "value", None) != ""
     ]
     if len(found) > 1 or not all(isinstance(each, ir.DictAttr) for each in found):
         return None
     return {each.name: _value(each.attr) for attribute in found for each in attribute}
-
-
-def _is_empty_text(attribute: Any) -> bool:
-    return isinstance(attribute, ir.StringAttr) and not attribute.value
 
 
 def _value(attribute: Any) -> Setting:

@@ -7,6 +7,7 @@ from aotc.base.errors import finding
 from aotc.commands.certify.certify_bundle import Certification
 from aotc.commands.certify.certify_process import Trial
 from aotc.report.report_text import count
+from aotc_runtime.base import ulps
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.rendering import printable
 from aotc_runtime.formats.certificate_predicate import BEYOND, HUNG, PASSED, REFUSED
@@ -115,7 +116,7 @@ def _table(trial: Trial, parity: Mapping[tuple[str, str], Parity]) -> Iterator[s
         built = _at_build(parity, trial, run.label)
         yield (
             f"  {run.label:<{width}}  {float(run.maxAbs):>9.2g}  {float(run.maxRel):>9.2g}  "
-            f"{run.ulpMax:>7}  {'-' if built is None else built:>8}  {run.seconds:>8}"
+            f"{ulps(run.ulpMax):>7}  {'-' if built is None else ulps(built):>8}  {run.seconds:>8}"
             + ("" if run.withinTolerance else "  BEYOND")
         )
     if len(trial.fixtures) > len(shown):

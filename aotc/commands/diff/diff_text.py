@@ -8,11 +8,14 @@ from typing import Any
 
 from aotc.bundle.read.bundle_facts import NUMBERS
 from aotc.bundle.read.bundle_review import Review
-from aotc.commands.diff.bundle_diff import Change, Diff, ModuleDiff
+from aotc.commands.diff.bundle_diff import NONE, Change, Diff, ModuleDiff
 from aotc.report.report_text import count, size
 
 CHANGES_MAX = 20
 """Lines of one kind, in text; the document has all changes."""
+
+COUNTS = ("operations", "placement")
+"""Kinds with a change for each operator, which share a line."""
 
 LABELS_MAX = 2
 """Entry points and profiles that a line names."""
@@ -92,8 +95,13 @@ def _joined(changes: Sequence[Change]) -> Iterator[str]:
     alike: dict[tuple[str, str], list[str]] = {}
     for change in changes:
         alike.setdefault((change.path, _values(change)), []).append(change.place)
+    counts: dict[str, list[str]] = {}
     for (path, values), places in alike.items():
-        yield f"{_every(places)} {path}".strip() + f": {values}"
+        if changes[0].kind in COUNTS:
+            counts.setdefault(_every(places), []).append(f"{path} {values}")
+        else:
+            yield f"{_every(places)} {path}".strip() + f": {values}"
+    yield from (f"{places}: {', '.join(each)}" for places, each in counts.items())
 
 
 def _every(places: Sequence[str]) -> str:
@@ -119,9 +127,11 @@ def _every(places: Sequence[str]) -> str:
 
 def _values(change: Change) -> str:
     if change.numbers is None:
-        return f"{change.before} -> {change.after}"
-    before, after = change.numbers
+        none = "0" if change.kind in COUNTS else NONE
+        before, after = (none if side == NONE else side for side in (change.before, change.after))
+        return f"{before} -> {after}"
+    old, new = change.numbers
     is_bytes = NUMBERS[change.kind][0] == "bytes"
     shown = [size(n) if is_bytes else str(n) for n in change.numbers]
-    part = f"{100 * (after - before) / before:+.1f} %" if before else "from none"
+    part = f"{100 * (new - old) / old:+.1f} %" if old else "from none"
     return f"{shown[0]} -> {shown[1]}  ({part})"

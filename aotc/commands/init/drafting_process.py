@@ -1,7 +1,7 @@
 """`aotc init`: look at a function, draft a manifest for it, and trace what the manifest says."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +28,8 @@ from aotc.pipeline.user_processes import Source, ask
 from aotc_runtime.schema.bundle_manifest import engine_of
 
 DEFAULT_TARGET = "cpu-x86-64-v3"
+PROFILES_MAX = 9
+"""Profiles of an entry point with several dimensions that need no note."""
 
 type OnStage = Callable[[str], None]
 type OnOutput = Callable[[str], None]
@@ -159,4 +161,13 @@ def check(
             on_output=lambda process, text: on_output(text),
             failures=Failures(keep_going=False),
         )
-    return program, (*drafted.draft.notes, *specialized(program))
+    return program, (*drafted.draft.notes, *specialized(program), *_many_profiles(program))
+
+
+def _many_profiles(program: CapturedProgram) -> Iterator[str]:
+    for name, entry_point in program.entry_points.items():
+        if len(entry_point.dimensions) > 1 and len(entry_point.profiles) > PROFILES_MAX:
+            yield (
+                f"{name} has {len(entry_point.profiles)} profiles, one for each combination of "
+                "sizes, and each is compiled and compared: list fewer sizes under `profiles`"
+            )

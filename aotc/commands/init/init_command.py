@@ -99,6 +99,8 @@ def init(
     --inputs inputs.npz                   the arrays of a recorded call
     temperature=1.0                       the default in the function's signature
 
+    The first axis is called batch if all arrays of the example or recorded call share it.
+
     Then traces the function with the manifest, as a build would. Where several engines are
     installed, the manifest lists them, and its first build takes the fastest.
 

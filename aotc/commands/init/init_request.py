@@ -58,11 +58,6 @@ class RecordedCall:
     arrays: Mapping[str, Array]
     expected: str | None = None
 
-    @property
-    def shares_first_axis(self) -> bool:
-        """Return whether every array has a first axis of the same size."""
-        return len({array.shape[0] if array.ndim else None for array in self.arrays.values()}) == 1
-
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -241,6 +241,7 @@ class _ParameterReader:
         self.static = dict(request.static)
         self.ranges: dict[str, list[int]] = {}
         self.is_guessed = False
+        self.shares_first_axis = False
         self.axes: set[str] = set()
         self.dtypes: set[str] = set()
         self.sizes: dict[str, tuple[int, str]] = {}
@@ -252,6 +253,13 @@ class _ParameterReader:
     def read(self, answer: Answer) -> None:
         """Read all parameters, each by the first source that describes it."""
         request = self.request
+        shapes = [a.shape for a in request.recorded.arrays.values()] if request.recorded else []
+        if not request.inputs:
+            passed = [p for p in answer.parameters if p.name not in request.named]
+            leaves = [leaf for parameter in passed for _, leaf in parameter.example]
+            shapes += [tuple(leaf.shape) for leaf in leaves if isinstance(leaf, SeenArray)]
+        firsts = {shape[0] if shape else None for shape in shapes}
+        self.shares_first_axis = len(firsts) == 1 and None not in firsts
         for parameter in answer.parameters:
             name, example = parameter.name, parameter.example
             fixed = example[0][1] if example and not example[0][0] else None
@@ -313,10 +321,10 @@ class _ParameterReader:
         for path, array in call.arrays.items() if call else ():
             # numpy stores dtypes of its own only; others, such as bfloat16, need an --input.
             if path.partition("/")[0] == name and array.dtype.kind != "V":
-                shape: list[int | str] = list(array.shape)
-                if call and call.shares_first_axis:
-                    shape[0] = "batch"
-                yield path, ArrayText(array.dtype.name, tuple(shape))
+                yield path, ArrayText(array.dtype.name, self._named(array.shape))
+
+    def _named(self, shape: Sequence[int]) -> tuple[int | str, ...]:
+        return ("batch", *shape[1:]) if self.shares_first_axis else tuple(shape)
 
     def _leaf(self, seen: Seen, name: str, steps: Steps) -> dict[str, Any]:
         path = "/".join(map(str, (name, *steps)))
@@ -324,15 +332,15 @@ class _ParameterReader:
             if isinstance(step, str) and not is_step(step):
                 self._cannot(path, "keys of printable ASCII without '/'", step)
         match seen:
-            case SeenArray() if stated := self.request.inputs.get(path):
-                return self._stated(path, stated, seen)
             case SeenArray():
-                if seen.original:
+                stated = self.request.inputs.get(path)
+                if seen.original and not stated:
                     self.notes.append(
                         f"{path} is {seen.original} in the example; {seen.dtype} here, as jax "
                         "makes it while 64-bit types are off"
                     )
-                return self._array(path, seen.shape, seen.dtype, seen.low, seen.high)
+                stated = stated or ArrayText(seen.dtype, self._named(seen.shape))
+                return self._stated(path, stated, seen)
             case SeenPlain() if seen.value != {}:
                 self._cannot(path, "arrays", repr(seen.value))
             case SeenOther():
@@ -498,5 +506,6 @@ def _lines(draft: Draft) -> Iterator[str]:
         if draft.recorded.expected is not None:
             yield f"expected = {to_toml(draft.recorded.expected)}"
     if draft.ranges:
-        what = "edit:" if draft.is_guessed else "as seen; widen to"
-        yield f"ranges = {to_toml(dict(draft.ranges))}  # {what} the numbers that callers pass"
+        what = "guessed: write" if draft.is_guessed else "as seen: widen to"
+        ends = "lowest and highest integer that callers pass"
+        yield f"ranges = {to_toml(dict(draft.ranges))}  # {what} the {ends}"

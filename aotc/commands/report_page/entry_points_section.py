@@ -23,6 +23,7 @@ from aotc.commands.report_page.page_parts import (
 )
 from aotc.report.report_text import count, evaluation_text, made_of, precision_lines
 from aotc.report.sizes_report import shapes_report
+from aotc_runtime.base import ulps
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, TensorSpec
 from aotc_runtime.schema.manifest_labels import masks_and_lengths, sizes_text
 from aotc_runtime.schema.pytrees import leaves
@@ -211,5 +212,5 @@ def _policy(told: dict[str, Any] | None) -> tuple[str, ...]:
     given = [f"{key} {told[key]}" for key in ("mask", "length") if told.get(key)]
     given += [f"{path} filled with {number}" for path, number in told.get("fill", {}).items()]
     proof = told["proof"]
-    errors = (short(proof["max_abs"]), f"{proof['ulp_max']:,}") if proof["trials"] else ("-", "-")
+    errors = (short(proof["max_abs"]), ulps(proof["ulp_max"])) if proof["trials"] else ("-", "-")
     return listed(given), str(proof["trials"]), listed(proof["ran"]), *errors

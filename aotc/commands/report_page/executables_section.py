@@ -24,6 +24,7 @@ from aotc.commands.report_page.page_parts import (
     table,
 )
 from aotc.report.report_text import trials_text
+from aotc_runtime.base import ulps
 from aotc_runtime.schema.bundle_manifest import MeasuredCandidate, ParityRan
 
 
@@ -150,7 +151,7 @@ def _row(name: str, executable: ReviewedExecutable) -> tuple[Cell, ...]:
     parity = executable.record.parity
     if not isinstance(parity, ParityRan):
         return name, Mark(f"not run: {parity.reason}", "bad"), "-", "-", "-", "-", "-", allowed
-    errors = short(parity.max_abs), short(parity.max_rel), f"{parity.ulp_max:,}"
+    errors = short(parity.max_abs), short(parity.max_rel), ulps(parity.ulp_max)
     numbers = *errors, f"{parity.elements:,}"
     return name, Mark("ran at build", "good"), *numbers, parity.worst or "result", allowed
 
@@ -230,7 +231,8 @@ def placement(review: Review) -> Iterator[Part]:
         "XLA: code generated for this program. XLA runtime: copies, loops, branches, sorts. "
         "Everything else is a library's, or a custom call. A step inside a loop counts once."
     )
-    names = sorted({p.name for _, told in compiled for p in told.placement}, key=_generated_first)
+    every = {place.name for _, told in compiled for place in told.placement}
+    names = sorted(every, key=lambda name: (not name.startswith("XLA"), name))
     yield table(
         "Partition map",
         ("Executable", *names, "Custom calls by target"),
@@ -239,10 +241,6 @@ def placement(review: Review) -> Iterator[Part]:
             for name, told in compiled
         ],
     )
-
-
-def _generated_first(name: str) -> tuple[bool, str]:
-    return (not name.startswith("XLA"), name)
 
 
 def _partition(told: ExecutableEvidence, names: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from aotc.bundle.read.bundle_review import Review, accepted_versions
 from aotc.bundle.sign.attestation import claimed
 from aotc.commands.report_page.page_parts import Cell, Mark, Part, Text, listed, table
 from aotc.report.report_text import size
+from aotc_runtime.base import ulps
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.certificate_predicate import PASSED, Certificate
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
@@ -79,7 +80,7 @@ def _certified(
                 certificate.target,
                 str(certificate.release),
                 known,
-                Mark(f"{certificate.outcome}, up to {ulp:,} ulp", tone),
+                Mark(f"{certificate.outcome}, up to {ulps(ulp)} ulp", tone),
                 _counts(review, policy, now, certificate, sha256(envelope) in counting),
             )
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from aotc.base.errors import UsageError, finding, quoted, raise_if
 from aotc.base.evidence import Evidence
 from aotc.base.workers.forked_workers import renew
-from aotc.bundle.read.bundle_facts import Changed, Fact, compare
+from aotc.bundle.read.bundle_facts import Changed, compare
 from aotc.bundle.read.bundle_review import ReviewedTarget
 from aotc.bundle.read.differences import compared, differing
 from aotc.bundle.write.bundle_writer import TargetParts, assemble
@@ -101,7 +101,8 @@ def _told(
     changed: Changed, first: Contents, second: Contents, text_of: Callable[[bytes], str]
 ) -> Iterator[Difference]:
     """Yield the differences of a fact, unless it follows from others or only one side has it."""
-    fact, stage = changed.fact, _stage(changed.fact)
+    fact = changed.fact
+    stage = _STAGE_OF.get(fact.field, "capture" if fact.of_program else "")
     if not stage or not (fact.of_program or changed.in_both):
         return
     what = fact.name(first.manifests[changed.target].target.platform)
@@ -126,10 +127,6 @@ def _told(
         same = next(parted, min(map(len, data)))
         lines = [f"{one.size} and {two.size} bytes, the same up to byte {same}"]
     yield Difference(stage, changed.target, what, one.digest, two.digest, tuple(lines))
-
-
-def _stage(fact: Fact) -> str:
-    return _STAGE_OF.get(fact.field, "capture" if fact.of_program else "")
 
 
 def _values(stage: str, target: str, what: str, one: Any, two: Any) -> Iterator[Difference]:

@@ -19,7 +19,6 @@ from aotc.base.workers.worker_child import Progress
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.commands.tune.tuning_messages import Controlled, outcome_file
-from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.pipeline.children.evaluation_worker import PlainEvaluation, evaluation_of
 from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
@@ -73,7 +72,8 @@ class _Control:
         if fits(value):
             return Controlled(spec.name, (), reference, value)
         # A program that nothing but its weights changes is compiled once: see `work`.
-        losses = {each: _loss(spec, self._value((each,)), reference) for each in every}
+        alone = {each: self._value((each,)) for each in every}
+        losses = {n: spec.drop(v, reference) if isfinite(v) else inf for n, v in alone.items()}
         ranked = sorted(every, key=lambda each: -losses[each])
         for count in range(1, len(ranked)):
             value = self._value(ranked[count:])
@@ -93,8 +93,3 @@ class _Control:
         weights = PlainWeights(self.models, self.scratch, self.program)
         functions = plain_functions(weights, self.compiling, {name: taken})
         return self.evaluation.metric.value(self.evaluation.rows(functions[name]))
-
-
-def _loss(spec: EvaluationSpec, value: float, reference: float) -> float:
-    """Return by how much a metric is worse than the reference; infinite for NaN."""
-    return spec.drop(value, reference) if isfinite(value) else inf

@@ -175,17 +175,21 @@ def _planned(
     weights: WeightFiles,
     effort: Effort,
 ) -> _Plan:
-    """Return the candidates of every engine by preference, with their jobs."""
+    """Return the candidates of every engine by preference, with their jobs: `f[n=8] as eigen`."""
     return {
         key: [
-            (engine, candidate, candidate_job(_labelled(job, name), candidate, profile, weights))
+            (
+                engine,
+                candidate,
+                candidate_job(replace(job, label=label), candidate, profile, weights),
+            )
             for engine in engines
             for job in [engine.compilation.jobs[key]]
             for candidate in candidates_for(
                 job.target, weight_bytes=weights.size(profile), narrow=weights.are_narrow(profile)
             )
             if effort.variants or candidate.name == DEFAULT
-            for name in [engine.prefix + candidate.name]
+            for label in [f"{job.label} as {engine.prefix}{candidate.name}"]
         ]
         for key in defaults
         for profile in [program.profiles[key]]
@@ -220,11 +224,6 @@ def _compiled(
             for key, each in planned.items()
         }
     return {key: [*_different(each)] for key, each in tries.items()}, steps
-
-
-def _labelled(job: CompileJob, name: str) -> CompileJob:
-    """Labelled `f[batch=8] as eigen`: each candidate is a task of its own."""
-    return replace(job, label=f"{job.label} as {name}")
 
 
 def _try(engine: _Engine, candidate: Candidate, job: CompileJob, step: Callable[[], None]) -> _Try:

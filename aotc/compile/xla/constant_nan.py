@@ -48,16 +48,12 @@ def guard(module: Any) -> int:
     found = [
         operation
         for operation in operations_named(module, {*_GUARDED, _COMPOSITE})
-        if operation.name in _GUARDED or _composite_name(operation) in _COMPOSITES
+        if operation.name in _GUARDED or operation.attributes["name"].value in _COMPOSITES
         if str(ir.ShapedType(operation.operands[0].type).element_type) in _TYPES
     ]
     for operation in found:
         _guard(operation)
     return len(found)
-
-
-def _composite_name(operation: Any) -> str:
-    return str(ir.StringAttr(operation.attributes["name"]).value)
 
 
 def _guard(operation: Any) -> None:

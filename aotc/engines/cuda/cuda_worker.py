@@ -3,7 +3,6 @@
 Uses jaxlib, the plugin, and cramjam.
 """
 
-import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -19,7 +18,7 @@ from aotc.compile.xla import xla_objects
 from aotc.compile.xla.executable_records import messages
 from aotc.compile.xla.hlo_module import memory_plan
 
-MACHINE = 190
+MACHINE = (190).to_bytes(2, "little")
 """The ELF machine number EM_CUDA."""
 
 DEPTH_MAX = 100
@@ -36,14 +35,10 @@ def cubins(message: bytes, depth: int = 0) -> Iterator[bytes]:
         return
     for field in fields:
         if isinstance(field.value, bytes) and elf.MAGIC in field.value:
-            if field.value.startswith(elf.MAGIC) and _machine(field.value) == MACHINE:
+            if field.value.startswith(elf.MAGIC) and field.value[0x12:0x14] == MACHINE:
                 yield field.value
             else:
                 yield from cubins(field.value, depth + 1)
-
-
-def _machine(data: bytes) -> int:
-    return int(struct.unpack_from("<H", data.ljust(20, b"\0"), 0x12)[0])
 
 
 def with_code(evidence: ExecutableEvidence, serialized: bytes) -> ExecutableEvidence:

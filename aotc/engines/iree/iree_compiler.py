@@ -1,7 +1,7 @@
 """The IREE backend: modules to modules of IREE's virtual machine, each in a child process."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from aotc.base.errors import CompileError, refusal
 from aotc.base.stages import CompileJob, Executable
@@ -73,7 +73,9 @@ class IreeBackend(WorkerBackend):
         above: list[str] = []
         failed: AotcError | None = None
         for level in LEVELS if stated is None else (stated,):
-            flags = (*FLAGS, *_target_flags(job.target), *_flags({**options, LEVEL: level}))
+            every = sorted({**options, LEVEL: level}.items())
+            named = [f"--{name}={value}" for name, value in every]
+            flags = (*FLAGS, *_target_flags(job.target), *named)
             request = Job(
                 artifact=job.module.artifact,
                 flags=flags,
@@ -101,11 +103,6 @@ class IreeBackend(WorkerBackend):
 def _options(job: CompileJob) -> dict[str, str]:
     every = {**job.target.options, **job.options}
     return {name: value for name, value in every.items() if name.startswith(OPTION)}
-
-
-def _flags(options: dict[str, str]) -> Iterator[str]:
-    for name, value in sorted(options.items()):
-        yield f"--{name}={value}"
 
 
 def _target_flags(target: Target) -> tuple[str, ...]:

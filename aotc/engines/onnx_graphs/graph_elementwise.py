@@ -81,10 +81,6 @@ COMBINED = {
 largest, smallest = COMBINED["stablehlo.maximum"], COMBINED["stablehlo.minimum"]
 
 
-def _clamp(graph: Graph, low: Tensor, value: Tensor, high: Tensor) -> Tensor:
-    return smallest(graph, largest(graph, value, low), high)
-
-
 def _negate(rule: Rule) -> list[Tensor]:
     (value,) = rule.operands
     if value.element.startswith("ui"):
@@ -384,10 +380,6 @@ def _is_finite(graph: Graph, value: Tensor) -> Tensor:
     return compared(graph, "LT", size, graph.like(math.inf, size))
 
 
-def _rsqrt(graph: Graph, value: Tensor) -> Tensor:
-    return graph.each("Reciprocal", graph.each("Sqrt", value))
-
-
 def one_more_than_power(graph: Graph, value: Tensor) -> Tensor:
     """Return 1 + exp(-x), by which a number is divided to multiply it by a sigmoid.
 
@@ -482,7 +474,9 @@ RULES: Rules = {
     "stablehlo.bitcast_convert": _bit_cast,
     "stablehlo.cbrt": _of_floats(_cbrt),
     "stablehlo.ceil": _of_floats(_one("Ceil")),
-    "stablehlo.clamp": of_operands(_clamp),
+    "stablehlo.clamp": of_operands(
+        lambda graph, low, value, high: smallest(graph, largest(graph, value, low), high)
+    ),
     "stablehlo.compare": _compare,
     "stablehlo.constant": _constant,
     "stablehlo.convert": _convert,
@@ -506,7 +500,7 @@ RULES: Rules = {
     "stablehlo.remainder": _remainder,
     "stablehlo.round_nearest_afz": _of_floats(_round_away),
     "stablehlo.round_nearest_even": _of_floats(_one("Round")),
-    "stablehlo.rsqrt": _of_floats(_rsqrt),
+    "stablehlo.rsqrt": _of_floats(lambda g, value: g.each("Reciprocal", g.each("Sqrt", value))),
     "stablehlo.select": of_operands(Graph.where),
     "stablehlo.shift_left": _shift("LEFT"),
     "stablehlo.shift_right_arithmetic": of_operands(_shift_arithmetic),

@@ -21,6 +21,11 @@ def first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+def ulps(number: int) -> str:
+    """Return a distance in units in the last place; larger numbers say no more than the limit."""
+    return str(number) if number <= 1_000_000 else ">1e6"
+
+
 class Finding(Struct, frozen=True):
     """One error: its code and title, its place, and what to do.
 

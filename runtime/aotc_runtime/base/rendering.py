@@ -60,18 +60,22 @@ def _printable(text: str) -> str:
 
 
 def render(findings: Sequence[Finding]) -> str:
-    """Return findings as text for a terminal, with a blank line between two of them."""
-    return "\n\n".join("\n".join(_block(finding)) for finding in findings)
+    """Return findings as text for a terminal, with a blank line between two of them.
+
+    Of neighbors with the same hint, the last shows it.
+    """
+    pairs = zip(findings, [*(finding.hint for finding in findings[1:]), ""], strict=True)
+    return "\n\n".join("\n".join(_block(finding, next_hint)) for finding, next_hint in pairs)
 
 
-def _block(finding: Finding) -> Iterator[str]:
+def _block(finding: Finding, next_hint: str) -> Iterator[str]:
     """Yield the lines of a finding; empty fields have none."""
     yield f"error[{finding.code}]: {_printable(finding.title)}".rstrip(": ")
     shown = {
         "  --> ": finding.where,
         "  expected  ": finding.expected,
         "  found     ": finding.found,
-        "  hint: ": finding.hint,
+        "  hint: ": finding.hint if finding.hint != next_hint else "",
     }
     yield from (f"{label}{_printable(text)}" for label, text in shown.items() if text)
 

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from aotc_runtime.base import ulps
 from aotc_runtime.base.digest import copy_of, sha256
 from aotc_runtime.base.errors import (
     BundleFormatError,
@@ -210,7 +211,8 @@ def _certified(choice: Choice) -> Iterator[str]:
         worst = max((difference.ulp_max for difference in found.differences), default=0)
         by = ", ".join(name or id[:16] for id, name in zip(found.keys, found.names, strict=True))
         yield f"        certified by {by} on {found.certified_on}, built with {found.built_with}"
-        yield f"        {len(found.differences)} fixtures within tolerance, up to {worst} ulp apart"
+        fixtures = f"{len(found.differences)} fixtures within tolerance"
+        yield f"        {fixtures}, up to {ulps(worst)} ulp apart"
 
 
 def _other_targets(choice: Choice) -> Iterator[str]:

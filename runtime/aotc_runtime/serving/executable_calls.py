@@ -184,7 +184,7 @@ def _using_up(
         for array in claimed:
             array.give_back()
         if isinstance(error, MemoryError):
-            raise _no_memory(label) from error
+            raise refusal("AOTC-E553", label, "") from error
         raise
     for array in claimed:
         array.delete()
@@ -195,7 +195,3 @@ def _on_host(leaf: Any, claimed: bool) -> Any:
         return leaf
     # Whoever claimed it is the only reader left, until it is deleted.
     return leaf.read_claimed() if claimed else np.asarray(leaf)
-
-
-def _no_memory(label: str) -> AotcError:
-    return refusal("AOTC-E553", label, "")

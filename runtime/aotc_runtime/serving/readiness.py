@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
+from aotc_runtime.base import ulps
 from aotc_runtime.engines.engine_arrays import Array, Buffer
 from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.formats.safetensors_reader import tensor_views
@@ -39,10 +40,8 @@ class Difference(Struct, frozen=True):
     worst: str = ""
 
     def __str__(self) -> str:
-        return (
-            f"max abs error {self.max_abs:.3g}, max rel error {self.max_rel:.3g}, "
-            f"{self.ulp_max} ulp"
-        )
+        relative = f"max rel error {self.max_rel:.3g}, {ulps(self.ulp_max)} ulp"
+        return f"max abs error {self.max_abs:.3g}, {relative}"
 
 
 def over_all(differences: Sequence[tuple[str, Difference]]) -> Difference:

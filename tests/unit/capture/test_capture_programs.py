@@ -1,6 +1,7 @@
 """Finding the function, matching its parameters, and what its own errors come to."""
 
 import functools
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,7 @@ def test_program_error_is_quoted_with_line(capture: Capture, body: str, found: s
     assert refusal.code == "AOTC-E829"
     assert "x float32[4]" in refusal.expected
     assert found in refusal.found
+    assert re.search(r"\.toml:\d+ entry_points\.f\.inputs;", refusal.hint)
 
 
 def test_an_array_kept_from_the_trace_of_another_profile_is_refused(capture: Capture) -> None:

@@ -1,6 +1,7 @@
 """Tests of traced lines by function, for each entry point separately."""
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
@@ -16,6 +17,7 @@ from aotc.base.evidence import Coverage, FunctionCoverage
 from aotc.base.source_locations import FunctionLines
 from aotc.base.stages import CapturedEntryPoint
 from aotc.capture.line_coverage import code_lines, control_flow, layers, recording
+from aotc.pipeline.build_notes import program_notes
 
 TWO = """
 [entry_points.f]
@@ -54,6 +56,21 @@ def test_a_branch_that_python_does_not_take_is_missed(capture: Capture) -> None:
     assert (functions["f"].lines, functions["f"].traced) == (4, 2)
     f = lines_of(entry_point)["f"]
     assert f.missed == (f"{f.line + 2}-{f.line + 3}",)
+
+
+def test_an_error_about_values_that_the_program_catches_is_noted(capture: Capture) -> None:
+    program = capture(
+        """
+        def f(x):
+            try:
+                return x if x.sum() > 0 else -x
+            except jax.errors.TracerBoolConversionError:
+                return x * 4
+        """
+    ).program
+    (caught,) = program.entry_points["f"].lines.caught
+    assert re.fullmatch(r"TracerBoolConversionError at program\.py:\d+", caught)
+    assert caught in "\n".join(program_notes(program))
 
 
 def test_equations_belong_to_the_layers_in_whose_scopes_they_are() -> None:

@@ -90,11 +90,8 @@ def squeeze(self: Array, dim: Any = None) -> Array:
         axes = tuple(range(self.ndim))
     else:
         axes = () if not isinstance(dim, int) and not len(dim) else axes_of(self, dim)
-    return jnp.squeeze(self, tuple(axis for axis in axes if _is_one(self.shape[axis])))
-
-
-def _is_one(size: Size) -> bool:
-    return isinstance(size, int) and size == 1
+    single = {axis for axis, size in enumerate(self.shape) if isinstance(size, int) and size == 1}
+    return jnp.squeeze(self, tuple(axis for axis in axes if axis in single))
 
 
 op.table(

@@ -61,7 +61,9 @@ class XlaDevice(Device):
 
     def __init__(self, threads: int | None = None, devices: int = 1) -> None:
         processor_check.require()
-        self.threads = threads or default_threads()
+        stated = os.environ.get(_THREADS_VARIABLE, "")
+        usable = int(stated) if stated.isdigit() else len(os.sched_getaffinity(0))
+        self.threads = threads or usable
         try:
             import jaxlib
             import ml_dtypes  # noqa: F401 - jaxlib does at its first array, where it takes longer
@@ -214,13 +216,7 @@ class XlaDevice(Device):
 
 
 _THREADS_VARIABLE = "PJRT_NPROC"
-
-
-def default_threads() -> int:
-    """Return XLA's thread count: the variable, or the processors this process may use."""
-    stated = os.environ.get(_THREADS_VARIABLE, "")
-    return int(stated) if stated.isdigit() else len(os.sched_getaffinity(0))
-
+"""XLA's thread count, in place of the processors that this process may use."""
 
 BUILT_IN = 1
 """numpy's `isbuiltin` of its own types; those of ml_dtypes, whatever their kind, have another."""

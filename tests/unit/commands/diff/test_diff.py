@@ -454,9 +454,16 @@ def test_bundles_that_differ_in_nothing_that_is_known_still_differ(base: Review)
 def test_changes_that_are_the_same_in_several_places_are_one_line(larger: Diff) -> None:
     lines = list(diff_lines(larger))
     both = f"f[n=4], f[n=16] for {V3}"
-    assert f"  {both} stablehlo.sine: - -> 1" in lines
-    assert len([line for line in lines if "stablehlo.sine: " in line]) == 1
+    assert f"  {both}: stablehlo.sine 0 -> 1" in lines
+    assert len([line for line in lines if "stablehlo.sine 0" in line]) == 1
     assert f"  f[n=4] for {V3}: " in "\n".join(lines), "digests differ, and keep a line each"
+
+
+def test_operators_that_changed_share_a_line(larger: Diff) -> None:
+    (sine, *_) = [each for each in larger.changes if each.kind == "operations"]
+    fewer = replace(sine, path="stablehlo.add", before="2", after="-")
+    lines = diff_lines(replace(larger, changes=(sine, fewer)))
+    assert f"  {sine.place}: stablehlo.sine 0 -> 1, stablehlo.add 2 -> 0" in [*lines]
 
 
 def test_a_change_in_many_executables_names_entry_points_and_how_many(larger: Diff) -> None:

@@ -261,7 +261,8 @@ def test_doubles_of_an_example_are_narrowed_with_a_note(drafting: Drafting) -> N
         *("program:predict", "--example=program:example", "--weights=params=program:weights")
     )
     image = entry_point_of(drafted)["inputs"]["image"]
-    assert image == {"shape": [8, 4], "dtype": "float32"}
+    assert image == {"shape": ["batch", 4], "dtype": "float32"}, "the first axis of all inputs"
+    assert drafted.dimensions["batch"].profiles == (1, 8, 64)
     assert "image is float64 in the example" in "\n".join(drafted.notes)
 
 
@@ -277,6 +278,7 @@ def test_nested_examples_keep_their_structure_and_their_numbers(run: Run, tmp_pa
     assert entry_point["fixtures"]["ranges"] == {"tokens": [0, 11]}
     assert manifest["dimensions"]["batch"]["profiles"] == [1, 3, 8, 64]
     assert "nested traces at 16 profiles" in done.stdout
+    assert "note: nested has 16 profiles, one for each combination of sizes" in done.stderr
 
 
 def test_several_engines_are_listed_and_measured_by_the_first_build(drafting: Drafting) -> None:

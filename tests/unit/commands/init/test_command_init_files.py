@@ -129,10 +129,13 @@ def test_recorded_function(aotc: Run, tmp_path: Path, monkeypatch: pytest.Monkey
         "def score(x, ids):\n    return x * ids[:, None]\n", encoding="utf-8"
     )
     np.savez("in.npz", x=np.ones((5, 8), "f4"), ids=np.arange(2, 7, dtype="i4"))
+    np.savez("scalar.npz", x=np.float32(1), ids=np.arange(2, dtype="i4"))
+    done = aotc("init", "scorer:score", "--inputs", "scalar.npz", "-o", "scalar.toml")
+    assert done.exit_code == 0 and "[dimensions" not in done.stdout, "no axis is shared"
     done = aotc("init", "scorer:score", "--inputs", "in.npz")
     assert done.exit_code == 0, done.stderr
     text = Path("scorer.toml").read_text(encoding="utf-8")
-    assert "ranges = { ids = [2, 6] }  # as seen; widen to" in text
+    assert "ranges = { ids = [2, 6] }  # as seen: widen to" in text
     written = tomllib.loads(text)
     assert written["dimensions"]["batch"]["profiles"] == [1, 5, 8, 64]
     (entry,) = written["entry_points"].values()

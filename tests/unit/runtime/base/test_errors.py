@@ -90,6 +90,11 @@ BARE = Finding("AOTC-E101", "w", "", "", "", "t")
         (render([BARE]), "error[AOTC-E101]: t\n  --> w"),
         (render([Finding("AOTC-E101", "", "", "f", "")]), "error[AOTC-E101]\n  found     f"),
         (render([BARE, BARE]), "error[AOTC-E101]: t\n  --> w\n\nerror[AOTC-E101]: t\n  --> w"),
+        (
+            render([finding("AOTC-E101"), finding("AOTC-E102")]),
+            "error[AOTC-E101]: t\n  --> w\n  expected  e\n  found     f\n\n"
+            "error[AOTC-E102]: t\n  --> w\n  expected  e\n  found     f\n  hint: h",
+        ),
         (usage_text(finding("AOTC-E001")), "error: f\nusage: e\nhint: h"),
         (sentence(finding("AOTC-E761")), "AOTC-E761 t: w: expected e, found f; h"),
         (sentence(Finding("AOTC-E761", "w", "", "f", "", "t")), "AOTC-E761 t: w: found f"),
