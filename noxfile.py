@@ -364,7 +364,7 @@ def registry(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def stores(session: nox.Session) -> None:
-    """Share a cache through s3://, gs:// and az:// (az:// needs npm), and sign by AWS and Vault."""
+    """Share a cache through s3://, gs:// and az:// (az:// needs npm), and sign by KMS keys."""
     python = environment(session, "stores", *toolchain("stores"))
     _npm(session, "stores/azurite", "azurite@3")
     paths = ("-m", "stores", "tests/unit/commands/kms", "tests/unit/commands/remote_cache")

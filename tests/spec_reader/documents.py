@@ -5,6 +5,8 @@ import math
 import re
 import sys
 import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,41 +17,39 @@ sys.setrecursionlimit(20_000)
 class Rejected(Exception):
     """The verdict on a bundle: a code, without its prefix, such as "E118"."""
 
-    def __init__(self, code: str, why: str = "") -> None:
-        super().__init__(f"{code} {why}")
-        self.code = code
+
+@contextmanager
+def rejecting(code: str) -> Iterator[None]:
+    """Make a value that cannot be read the verdict."""
+    try:
+        yield
+    except (ValueError, RecursionError) as error:
+        raise Rejected(code) from error
 
 
-def reject_if(is_wrong: object, code: str) -> None:
+def reject_if(is_wrong: object, code: str, what: str = "") -> None:
     """Raise the verdict where something is wrong."""
     if is_wrong:
-        raise Rejected(code)
+        raise Rejected(code, what)
 
 
 _TYPES = tomllib.loads(Path(__file__).with_name("types.toml").read_text("utf-8"))
 PATTERNS = {**_TYPES["patterns"], "dtype": _TYPES["dtypes"]["names"].replace(" ", "|")}
-STRUCTS, TAGGED = _TYPES["structs"], _TYPES["tagged"]
-RANGES = {"count": (0, 2**63 - 1), "positive": (1, 2**63 - 1), "int64": (-(2**63), 2**63 - 1)}
-RANGES |= {"two": (2, 2), "devices": (1, 65536)}
-
-INDEX = "application/vnd.oci.image.index.v1+json"
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-
-EMPTY_BY_DEFAULT = {"sharding", "tools", "changes", "text", "artifactType", "variant"}
-EMPTY_BY_DEFAULT |= {"annotations"}
-"""Optional fields with an empty default, which is left out."""
+STRUCTS, UNIONS = _TYPES["structs"], _TYPES["unions"]
+RANGES, DEFAULTS = _TYPES["ranges"], _TYPES["defaults"]
 
 
 def fits(value: Any, kind: str) -> bool:
     """Return whether a value is of a type, and nothing in it is unknown."""
+    kind = UNIONS.get(kind, kind)
     if "|" in kind and kind[0] not in "[{":
         return any(fits(value, each) for each in kind.split("|"))
     if kind.startswith("["):
         return isinstance(value, list) and all(fits(item, kind[1:-1]) for item in value)
     if kind.startswith("{"):
         key, _, item = kind[1:-1].partition(":")
-        good = isinstance(value, dict) and all(fits(name, key) for name in value)
-        return good and all(fits(each, item) for each in value.values())
+        is_object = isinstance(value, dict) and all(fits(name, key) for name in value)
+        return is_object and all(fits(each, item) for each in value.values())
     if kind.startswith("("):
         return isinstance(value, str) and value in kind[1:-1].split()
     if kind in RANGES:
@@ -59,41 +59,37 @@ def fits(value: Any, kind: str) -> bool:
         return isinstance(value, str) and re.fullmatch(PATTERNS[kind], value) is not None
     if kind in ("str", "bool", "any"):
         return isinstance(value, {"str": str, "bool": bool, "any": object}[kind])
-    if not isinstance(value, dict):
+    fields = _fields(kind)
+    required = {name for name in fields if not name.endswith("?")}
+    stated = {name.rstrip("?"): each for name, each in fields.items()}
+    if not isinstance(value, dict) or not required <= value.keys() <= stated.keys():
         return False
-    if kind in TAGGED:
-        tag = TAGGED[kind]["tag"]
-        stated = value.get(tag)
-        if not isinstance(stated, str) or stated not in TAGGED[kind] or stated == "tag":
-            return False
-        return _has_fields(value, f"{tag}:str {TAGGED[kind][stated]}")
-    return _has_fields(value, STRUCTS[kind])
+    # In the order of the type: the tag, the first, decides about trees before their items do.
+    return all(fits(value[name], each) for name, each in stated.items() if name in value)
 
 
-def _has_fields(value: dict[str, Any], fields: str) -> bool:
+def known(value: Any, kind: str) -> Any:
+    """Return the fields of a type, without unknown ones. Raises E106 where they are of others."""
+    names = [name.rstrip("?") for name in _fields(kind)]
+    found = {name: value[name] for name in names if name in value} if isinstance(value, dict) else 0
+    reject_if(not fits(found, kind), "E106")
+    return found
+
+
+def _fields(kind: str) -> dict[str, str]:
+    """Return the fields of a struct with their types; the names of optional ones end in `?`."""
     # A list of strings has blanks in its parentheses.
-    known = [each.partition(":") for each in re.split(r" (?![^(]*\))", fields) if each]
-    types = {name.rstrip("?"): kind for name, _, kind in known}
-    required = {name for name, _, _ in known if not name.endswith("?")}
-    if not required <= value.keys() <= types.keys():
-        return False
-    return all(fits(each, types[name]) for name, each in value.items())
+    return dict(re.findall(r"([\w?]+):((?:\([^)]*\)|\S)+)", STRUCTS[kind]))
 
 
 def _is_misspelled(value: Any) -> bool:
     if isinstance(value, dict):
-        if any(not value.get(name, 1) for name in EMPTY_BY_DEFAULT):
+        lacks = [v for k, v in DEFAULTS["written"].items() if k in value and not {*v} <= {*value}]
+        has_one_device = "triple" in value and value.get("devices", 2) == 1
+        if lacks or has_one_device or any(not value.get(name, 1) for name in DEFAULTS["empty"]):
             return True
-        if "relations" in value and "specialized" not in value:
-            return True
-        if "triple" in value and value.get("devices", 2) == 1:
-            return True
-        return any(map(_is_misspelled, value.values()))
+        value = [*value.values()]
     return isinstance(value, list) and any(map(_is_misspelled, value))
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(text)
 
 
 def _finite(text: str) -> float:
@@ -102,38 +98,32 @@ def _finite(text: str) -> float:
     return float(text)
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({name for name, _ in pairs}) < len(pairs):
         raise ValueError("a key twice")
     return dict(pairs)
 
 
-def foreign(data: bytes, marks: int, too_many: str = "E111") -> Any:
+def _parsed(data: bytes, pairs: Callable[[list[tuple[str, Any]]], Any]) -> Any:
+    """Return JSON. Raises ValueError and RecursionError."""
+    return json.loads(
+        data.decode(), object_pairs_hook=pairs, parse_constant=_finite, parse_float=_finite
+    )
+
+
+def foreign(data: bytes, marks: int) -> Any:
     """Return JSON in any spelling, with each key once in an object."""
-    if sum(map(data.count, b",:[{")) > marks:
-        raise Rejected(too_many, "marks")
-    try:
-        text = data.decode("utf-8")
-        if text.startswith("\ufeff"):
-            raise ValueError("byte order mark")
-        return json.loads(
-            text, object_pairs_hook=_pairs, parse_constant=_no_constant, parse_float=_finite
-        )
-    except (ValueError, RecursionError) as error:
-        raise Rejected("E106", str(error)) from error
+    reject_if(sum(map(data.count, b",:[{")) > marks, "E111")
+    with rejecting("E106"):
+        return _parsed(data, _each_once)
 
 
 def canonical(data: bytes, kind: str) -> Any:
     """Return a document in its one spelling."""
-    try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
-        good = fits(value, kind)
+    with rejecting("E101"):
+        value = _parsed(data, dict)
+        reject_if(not fits(value, kind), "E101")
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         spelled = text.encode()
-    except (ValueError, RecursionError) as error:
-        raise Rejected("E101", str(error)) from error
-    if not good:
-        raise Rejected("E101", kind)
-    if spelled != data or _is_misspelled(value):
-        raise Rejected("E102", kind)
+    reject_if(spelled != data or _is_misspelled(value), "E102")
     return value

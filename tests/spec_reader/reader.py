@@ -6,31 +6,33 @@ on builds, and what depends on a host.
 """
 
 import base64
-import binascii
 import fnmatch
 import hashlib
 import re
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from .consistency import contradictions
-from .documents import INDEX, MANIFEST, STRUCTS, Rejected, canonical, fits, foreign, reject_if
+from .consistency import check
+from .documents import Rejected, canonical, fits, foreign, known, reject_if, rejecting
 
 MIB = 2**20
 MEMBER = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*")
 BLOB = re.compile(r"blobs/sha256/[0-9a-f]{64}")
+INDEX = "application/vnd.oci.image.index.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+STAGES = ("framing", "attestations", "signatures", "digests", "policy")
 PROVENANCE = "https://slsa.dev/provenance/v1"
 SILENT = ("https://aotc.dev/certificate/v1", "https://cyclonedx.org/bom")
 IN_TOTO = "application/vnd.in-toto+json"
+ROLES = {"module": "+stablehlo", "fixture": "+safetensors", "executable": ""}
 TYPE = "application/vnd.aotc."
-STAGES = ("framing", "attestations", "signatures", "digests", "policy")
-
-type Blobs = dict[str, bytes]
 
 
 def verdict(data: bytes, policy_text: str, now: float) -> tuple[str, str]:
@@ -45,7 +47,7 @@ def verdict(data: bytes, policy_text: str, now: float) -> tuple[str, str]:
         try:
             argument = step(argument)
         except Rejected as error:
-            return error.code, stage
+            return error.args[0], stage
     return "accepted", ""
 
 
@@ -53,40 +55,32 @@ def members(data: bytes) -> dict[str, bytes]:
     """Return the members of an archive by name."""
     found: dict[str, bytes] = {}
     place = 0
-    while True:
-        header = data[place : place + 512]
+    while any(header := data[place : place + 512]):
         reject_if(len(header) < 512, "E103")
-        if not any(header):
-            break
-        place += 512
         total = sum(header) - sum(header[148:156]) + 8 * 32
         reject_if(header[257:265] not in (b"ustar\x0000", b"ustar  \0"), "E103")
         reject_if(_number(header[148:156]) != total, "E103")
-        size = _number(header[124:136])
-        name = header[:100].partition(b"\0")[0].decode("latin-1")
+        start, size = place + 512, _number(header[124:136])
+        end = start + size
+        place = end + -size % 512
         reject_if(header[156:157] != b"0" or any(header[157:257]) or any(header[345:500]), "E104")
-        if any(header[:100].partition(b"\0")[2]) or not MEMBER.fullmatch(name) or name in found:
-            raise Rejected("E104", name)
-        end = place + size
-        padded = end + -size % 512
-        reject_if(padded > len(data), "E103")
-        reject_if(any(data[end:padded]), "E105")
-        found[name] = data[place:end]
-        place = padded
+        raw, _, after = header[:100].partition(b"\0")
+        name = raw.decode("latin-1")
+        reject_if(any(after) or not MEMBER.fullmatch(name) or name in found, "E104")
+        reject_if(place > len(data), "E103")
+        reject_if(any(data[end:place]), "E105")
+        found[name] = data[start:end]
     rest = data[place:]
-    if len(rest) < 1024 or any(rest[512:1024]):
-        raise Rejected("E103" if len(rest) < 1024 else "E105", "end of the archive")
-    reject_if(len(rest) % 512 or len(rest) > 22 * 512 or any(rest), "E105")
+    reject_if(len(rest) < 1024, "E103")
+    reject_if(any(rest) or len(rest) % 512 or len(rest) > 22 * 512, "E105")
     blobs = found.keys() - {"oci-layout", "index.json"}
     reject_if(not all(map(BLOB.fullmatch, blobs)), "E109")
     return found
 
 
 def _number(field: bytes) -> int:
-    if field[0] == 0x80:
-        number = int.from_bytes(field[1:], "big")
-        if number >= 8 * 2**30:
-            return number
+    if field[0] == 0x80 and (number := int.from_bytes(field[1:])) >= 8 * 2**30:
+        return number
     reject_if(not re.fullmatch(rb" *[0-7]+[ \0]*", field), "E103")
     return int(field.strip(b" \0"), 8)
 
@@ -97,30 +91,28 @@ def sha256(data: bytes) -> str:
 
 
 def _base64(text: str) -> bytes:
-    try:
+    with rejecting("E107"):
         data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise Rejected("E107", "base64") from error
     reject_if(base64.b64encode(data).decode() != text, "E107")
     return data
 
 
 class Key:
-    """A key of a policy."""
+    """A key of a policy. `ended` is the code of what keeps its signatures from counting."""
 
-    def __init__(self, stated: dict[str, Any], revoked: dict[str, Any]) -> None:
-        try:
+    def __init__(self, stated: dict[str, Any], revoked: dict[str, Any], now: float) -> None:
+        with rejecting("E310"):
             self.public = serialization.load_pem_public_key(stated["public_key"].encode())
-        except ValueError as error:
-            raise Rejected("E310", "public key") from error
-        der = self.public.public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
+        der = self.public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         self.id = hashlib.sha256(der).hexdigest()
         self.holder = stated.get("holder") or self.id
-        self.window = stated.get("not_before"), stated.get("not_after")
-        self.is_revoked = self.id in revoked.get("keys", ())
-        self.revoked_since = revoked.get("since", {}).get(self.id)
+        self.ended = ""
+        for time, sign in (stated.get("not_before"), 1), (stated.get("not_after"), -1):
+            if time and sign * now < sign * time.timestamp():
+                self.ended = "E311"
+        since = revoked.get("since", {}).get(self.id)
+        if self.id in revoked.get("keys", ()) or (since and since.timestamp() <= now):
+            self.ended = "E312"
 
     def made(self, signature: bytes, message: bytes) -> bool:
         """Return whether this key made a signature."""
@@ -133,45 +125,35 @@ class Key:
             return False
         return True
 
-    def why_not(self, now: float) -> str:
-        """Return the code of what keeps its signatures from counting; empty if nothing does."""
-        since = self.revoked_since
-        if self.is_revoked or (since and since.timestamp() <= now):
-            return "E312"
-        first, last = (time and time.timestamp() for time in self.window)
-        return "E311" if (first and now < first) or (last and now > last) else ""
-
 
 class Reader:
     """One reading of a bundle under a policy."""
 
     def __init__(self, policy: dict[str, Any], now: float) -> None:
         self.policy, self.now = policy, now
-        self.blobs: Blobs = {}
+        self.blobs: dict[str, bytes] = {}
         self.reached: set[str] = set()
         self.root: dict[str, Any] = {}
 
     def frame(self, data: bytes) -> list[dict[str, Any]]:
         """Run step 1; return the entries of the attestations."""
         files = members(data)
-        self.blobs = {
-            "sha256:" + name[13:]: each for name, each in files.items() if BLOB.fullmatch(name)
-        }
-        documents = []
+        self.blobs = {f"sha256:{name[13:]}": files[name] for name in files if "/" in name}
         for name, kind in (("oci-layout", "Layout"), ("index.json", "Entries")):
             reject_if(name not in files, "E110")
             reject_if(len(files[name]) > 4 * MIB, "E111")
-            documents.append(_known(foreign(files[name], 32768), kind))
-            reject_if(documents[0]["imageLayoutVersion"] != "1.0.0", "E112")
-        entries = [_known(each, "Entry") for each in documents[1]["manifests"]]
+            document = known(foreign(files[name], 32768), kind)
+            reject_if(document.get("imageLayoutVersion", "1.0.0") != "1.0.0", "E112")
+        entries = [known(each, "Entry") for each in document["manifests"]]
         roots = [entry for entry in entries if entry["mediaType"] == INDEX]
         others = [entry for entry in entries if entry["mediaType"] == MANIFEST]
         reject_if(len(roots) != 1 or len(others) != len(entries) - 1, "E113")
         reject_if(len(others) > 256, "E111")
         reject_if(len({entry["digest"] for entry in entries}) < len(entries), "E113")
-        limits, sizes = self.policy.get("limits", {}), [len(blob) for blob in self.blobs.values()]
+        sizes = [*map(len, self.blobs.values())]
         found = {"blob_bytes": max(sizes, default=0), "bundle_bytes": sum(sizes)}
         found["blobs"] = len(sizes)
+        limits = self.policy.get("limits", {})
         reject_if(any(found[name] > limit for name, limit in limits.items()), "E320")
         self.root = roots[0]
         return others
@@ -198,40 +180,34 @@ class Reader:
     def authenticate(self, envelopes: list[bytes]) -> None:
         """Run steps 3 and 4."""
         revoked = self.policy.get("revoked", {})
-        keys = [Key(each, revoked) for each in self.policy.get("keys", ())]
+        keys = [Key(each, revoked, self.now) for each in self.policy.get("keys", ())]
         threshold = self.policy.get("threshold", 1)
         reject_if(threshold > len({key.holder for key in keys}), "E309")
         reject_if(not envelopes, "E301")
         parsed = [_open_envelope(data) for data in envelopes]
-        tried = sum(
-            len(keys) * (64 * 1024 + len(message)) * len(signatures)
-            for _, _, message, signatures in parsed
-        )
-        reject_if(tried > 128 * MIB, "E119")
+        tried = sum((2**16 + len(message)) * len(signed) for _, _, message, signed in parsed)
+        reject_if(len(keys) * tried > 128 * MIB, "E119")
         holders: set[str] = set()
-        without_effect: list[Key] = []
-        others = False
+        signers: list[Key] = []
         for kind, payload, message, signatures in parsed:
             makers: list[Key] = []
             for key_id, signature in signatures:
                 named = [key for key in keys if key.id == key_id]
                 reject_if(named and not named[0].made(signature, message), "E303")
                 makers += named or [key for key in keys if key.made(signature, message)]
-            without_effect += [key for key in makers if key.why_not(self.now)]
-            if counting := [key for key in makers if not key.why_not(self.now)]:
-                if self._is_provenance(kind, payload):
-                    holders |= {key.holder for key in counting}
-                else:
-                    others = True
-        if len(holders) < threshold:
-            ended = {key.why_not(self.now) for key in without_effect if key.holder not in holders}
-            raise Rejected(min(ended, default="E304" if holders or others else "E302"), "signers")
+            signers += makers
+            counting = {key.holder for key in makers if not key.ended}
+            if counting and self._is_provenance(kind, payload):
+                holders |= counting
+        ended = {key.ended for key in signers if key.ended and key.holder not in holders}
+        too_few = "E302" if all(key.ended for key in signers) else "E304"
+        reject_if(len(holders) < threshold, min(ended, default=too_few))
 
     def _is_provenance(self, kind: str, payload: bytes) -> bool:
         """Return whether a statement about this root counts. Raise for one that must not be."""
         reject_if(kind != IN_TOTO, "E305")
-        statement = _known(foreign(payload, 262144), "Statement")
-        subjects = [_known(each, "Subject") for each in statement["subject"]]
+        statement = known(foreign(payload, 262144), "Statement")
+        subjects = [known(each, "Subject") for each in statement["subject"]]
         digests, kind = [each["digest"] for each in subjects], statement["predicateType"]
         is_known = statement["_type"] == "https://in-toto.io/Statement/v1"
         reject_if(digests != [{"sha256": self.root["digest"][7:]}] or not is_known, "E305")
@@ -252,7 +228,7 @@ class Reader:
             manifest = _bundle_manifest(self._document(image["config"], 64 * MIB))
             names = [each["target"]["name"] for each in manifests]
             reject_if(manifest["target"]["name"] in names, "E116")
-            reject_if(next(contradictions(manifest), None), "E118")
+            check(manifest)
             _require_layers(image, manifest, sizes)
             manifests.append(manifest)
             layers |= {layer["digest"]: layer["size"] for layer in image["layers"]}
@@ -293,18 +269,10 @@ class Reader:
         return data
 
 
-def _known(value: Any, kind: str) -> Any:
-    """Return the fields of a type, without unknown ones. Raises E106 where they are of others."""
-    names = [field.partition(":")[0].rstrip("?") for field in STRUCTS[kind].split()]
-    found = {name: value[name] for name in names if name in value} if isinstance(value, dict) else 0
-    reject_if(not fits(found, kind), "E106")
-    return found
-
-
 def _open_envelope(data: bytes) -> tuple[str, bytes, bytes, list[tuple[str, bytes]]]:
     """Return type and payload, the signed message, and the signatures with their key ids."""
-    envelope = _known(foreign(data, 2048), "Dsse")
-    stated = [_known(each, "Signature") for each in envelope["signatures"]]
+    envelope = known(foreign(data, 2048), "Dsse")
+    stated = [known(each, "Signature") for each in envelope["signatures"]]
     payload, kind = _base64(envelope["payload"]), envelope["payloadType"]
     found = [(each.get("keyid", ""), _base64(each["sig"])) for each in stated]
     different = {signature for _, signature in found}
@@ -315,10 +283,9 @@ def _open_envelope(data: bytes) -> tuple[str, bytes, bytes, list[tuple[str, byte
 
 
 def _bundle_manifest(data: bytes) -> dict[str, Any]:
-    try:
+    version = None
+    with suppress(Rejected, AttributeError):
         version = foreign(data, len(data)).get("format_version")
-    except (Rejected, AttributeError):
-        version = None
     reject_if(isinstance(version, str) and version not in ("1.0", "1.1"), "E115")
     return canonical(data, "BundleManifest")
 
@@ -330,9 +297,8 @@ def _blobs_of(manifest: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
         yield from ((ref, TYPE + "weights.v1+safetensors") for ref in weights["blobs"])
     for entry in manifest["entry_points"].values():
         for profile in entry["profiles"]:
-            yield profile["module"], TYPE + "module.v1+stablehlo"
-            yield profile["fixture"], TYPE + "fixture.v1+safetensors"
-            yield profile["executable"], TYPE + "executable.v1"
+            for role, ending in ROLES.items():
+                yield profile[role], f"{TYPE}{role}.v1{ending}"
         if "symbolic" in entry:
             yield entry["symbolic"]["module"], TYPE + "module.v1+stablehlo"
     if "evidence" in manifest:

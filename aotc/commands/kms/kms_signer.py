@@ -60,7 +60,7 @@ def open_key(uri: str, ask: Ask) -> ServiceKey:
     known: dict[str, tuple[Any, tuple[str, ...]]] = {
         "awskms": (AWSSigner, (name.lstrip("/"),)),
         "gcpkms": (GCPSigner, (name,)),
-        "azurekms": (AzureSigner, (vault.partition(".")[0], key)),
+        "azurekms": (AzureSigner, (vault.removesuffix(".vault.azure.net"), key)),
         "hashivault": (VaultSigner, (name,)),
     }
     service, arguments = known[scheme.lower()]

@@ -1,19 +1,17 @@
-"""Keys in key management services: AWS by moto, Vault by its HTTP API over a key of the test.
-
-Google's and Azure's libraries cannot be pointed at a server of ours; their branch is the same.
-"""
+"""Keys in key management services: AWS by moto, the others by servers of the tests."""
 
 import json
+import ssl
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
+import cloud_services
 import pytest
+from cloud_services import JsonHandler, proxy_to, serving
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from aotc.base.errors import UsageError
 from aotc.bundle.sign.signer_plugins import open_signer
 from tests.refusals import error_of
+from tests.tls_server import tls_context
 
 services = pytest.mark.skipif(
     find_spec("moto") is None or find_spec("hvac") is None, reason="make test-stores"
@@ -65,39 +64,71 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A key in a server with the two requests of Vault's transit engine that signing takes."""
     key = Ed25519PrivateKey.generate()
 
-    class Transit(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def answer(self, data: object) -> None:
-            body = json.dumps({"data": data}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
+    class Transit(JsonHandler):
         def do_GET(self) -> None:
             assert self.path == "/v1/transit/keys/release"
             raw = b64encode(key.public_key().public_bytes_raw()).decode()
-            self.answer({"keys": {"1": {"public_key": ""}, "2": {"public_key": raw}}})
+            self.answer({"data": {"keys": {"1": {"public_key": ""}, "2": {"public_key": raw}}}})
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked = json.loads(self.asked())
             assert (self.path, asked["key_version"]) == ("/v1/transit/sign/release", 2)
             made = b64encode(key.sign(b64decode(asked["input"]))).decode()
-            self.answer({"signature": f"vault:v2:{made}"})
+            self.answer({"data": {"signature": f"vault:v2:{made}"}})
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Transit)
-    Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("VAULT_ADDR", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("VAULT_TOKEN", "t")
-    yield "hashivault://release"
-    server.shutdown()
+    with serving(Transit) as port:
+        monkeypatch.setenv("VAULT_ADDR", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("VAULT_TOKEN", "t")
+        yield "hashivault://release"
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLContext]:
+    """One in each process, where gRPC reads its roots once."""
+    folder = tmp_path_factory.mktemp("authority")
+    names = (cloud_services.GOOGLE, cloud_services.VAULT, cloud_services.LOGIN)
+    return folder, tls_context(folder, *names)
+
+
+@pytest.fixture
+def clouds(
+    authority: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """A key in Google's service and in Azure's, which the environment leads to."""
+    key, (folder, context) = ec.generate_private_key(ec.SECP256R1()), authority
+    google = cloud_services.google(key, folder)
+    azure = serving(cloud_services.azure(key), context)
+    with google as grpc_port, azure as port:
+        ports = {cloud_services.GOOGLE: grpc_port, cloud_services.VAULT: port}
+        with proxy_to({**ports, cloud_services.LOGIN: port}) as proxy:
+            for name, value in {
+                "https_proxy": proxy,
+                "REQUESTS_CA_BUNDLE": str(folder / "ca.pem"),
+                "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(folder / "ca.pem"),
+                "GOOGLE_APPLICATION_CREDENTIALS": str(folder / "account.json"),
+                "AZURE_TENANT_ID": "tenant",
+                "AZURE_CLIENT_ID": "client",
+                "AZURE_CLIENT_SECRET": "secret",
+            }.items():
+                monkeypatch.setenv(name, value)
+            yield
+
+
+@pytest.fixture
+def google(clouds: None) -> str:
+    """The URI of Google's key."""
+    return f"gcpkms://{cloud_services.VERSION}"
+
+
+@pytest.fixture
+def azure(clouds: None) -> str:
+    """The URI of Azure's key."""
+    return f"azurekms://{cloud_services.VAULT}/release"
 
 
 @services
 @pytest.mark.stores
-@pytest.mark.parametrize("service", ["aws", "vault"])
+@pytest.mark.parametrize("service", ["aws", "vault", "google", "azure"])
 def test_a_key_in_a_service_signs_a_bundle_that_its_public_key_verifies(
     service: str,
     request: pytest.FixtureRequest,
@@ -120,10 +151,23 @@ def test_a_key_in_a_service_signs_a_bundle_that_its_public_key_verifies(
 
 @services
 @pytest.mark.stores
-def test_a_key_that_the_service_does_not_have_is_one_finding(aws: str) -> None:
-    (found,) = error_of(UsageError, open_signer, f"{aws}-2", lambda _: None).findings
-    assert (found.code, found.where) == ("AOTC-E016", "signer awskms, opening the key")
+@pytest.mark.parametrize("service", ["aws", "google", "azure"])
+def test_a_key_that_the_service_does_not_have_is_one_finding(
+    service: str, request: pytest.FixtureRequest
+) -> None:
+    uri = request.getfixturevalue(service)
+    (found,) = error_of(UsageError, open_signer, f"{uri}-2", lambda _: None).findings
+    scheme = uri.partition(":")[0]
+    assert (found.code, found.where) == ("AOTC-E016", f"signer {scheme}, opening the key")
     assert "NotFound" in found.found
+
+
+@services
+@pytest.mark.stores
+def test_a_vault_of_another_cloud_is_not_looked_for_in_azures(azure: str) -> None:
+    other = azure.replace("vault.azure.net", "vault.azure.cn")
+    (found,) = error_of(UsageError, open_signer, other, lambda _: None).findings
+    assert found.code == "AOTC-E016"
 
 
 @pytest.mark.parametrize("scheme", ["awskms", "gcpkms", "azurekms", "hashivault"])
