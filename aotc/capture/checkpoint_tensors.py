@@ -108,20 +108,19 @@ def _tensors(file: WeightsFile) -> Tensors:
     """Raises CaptureError (AOTC-E830) for a file that is neither safetensors nor .npz."""
     try:
         return file.tensors()
-    except Damaged as error:
-        text = f"{file.source.text}: {error.found}"
-        hint = "write it with numpy.savez or safetensors.numpy.save_file, " + INIT
-        cause, expected = "weights-file-is-invalid", f"a file with {error.expected}"
+    except (Damaged, BundleFormatError) as error:
+        if isinstance(error, Damaged):
+            found, expected = error.found, f"a file with {error.expected}"
+            hint = "write it with numpy.savez or safetensors.numpy.save_file, " + INIT
+        else:
+            start, expected = (
+                b"".join(file.read(0, min(256, file.size))),
+                "a safetensors or .npz file",
+            )
+            found, hint = not_safetensors(start, error.findings[0])
+        found, cause = f"{file.source.text}: {found}", "weights-file-is-invalid"
         raise refusal(
-            "AOTC-E830", file.where, text, cause=cause, expected=expected, hint=hint
-        ) from error
-    except BundleFormatError as error:
-        start = b"".join(file.read(0, min(256, file.size)))
-        found, hint = not_safetensors(start, error.findings[0])
-        text = f"{file.source.text}: {found}"
-        cause, expected = "weights-file-is-invalid", "a safetensors or .npz file"
-        raise refusal(
-            "AOTC-E830", file.where, text, cause=cause, expected=expected, hint=hint
+            "AOTC-E830", file.where, found, cause=cause, expected=expected, hint=hint
         ) from error
 
 

@@ -79,13 +79,9 @@ def read_npz(file: SourceFile, where: str, code: str, causes: tuple[str, str]) -
             size = sum(member.file_size for member in archive.zip.infolist())
             if size > ARRAYS_BYTES_MIN + ARRAYS_TIMES_MAX * len(data):
                 # Deflate makes a thousandth of zeros; of numbers that check anything, no tenth.
-                raise refusal(
-                    code,
-                    where,
-                    f"{file.text}: {size} bytes in a file of {len(data)}",
-                    cause=compressed,
-                    expected=f"at most {ARRAYS_TIMES_MAX} times the size of the file",
-                )
+                found = f"{file.text}: {size} bytes in a file of {len(data)}"
+                expected = f"at most {ARRAYS_TIMES_MAX} times the size of the file"
+                raise refusal(code, where, found, cause=compressed, expected=expected)
             arrays = {array: archive[array] for array in archive.files}
             for name, array in arrays.items():
                 if not isinstance(array, np.ndarray):

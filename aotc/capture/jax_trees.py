@@ -203,10 +203,6 @@ def _require_readable(
         computed = {None} == {*found} and isinstance(getattr(type(tree), field, None), property)
         if False in found or computed:
             name = type(tree).__name__
-            raise refusal(
-                "AOTC-E833",
-                _at(where, path),
-                f"another value in {name}.{field}",
-                cause=CLASS,
-                expected=f"the child that {name} registers as {field}",
-            )
+            other = f"another value in {name}.{field}"
+            expected = f"the child that {name} registers as {field}"
+            raise refusal("AOTC-E833", _at(where, path), other, cause=CLASS, expected=expected)

@@ -84,6 +84,7 @@ def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) ->
     show_default="$AOTC_BUILDER_ID",
     help="Builder named in the provenance",
 )
+@click.option("--card", type=FILE, help="Model card to store as the asset `card`")
 @click.option("--sbom", type=FILE, help="Write the CycloneDX SBOM to this file")
 @click.option("--check-reproducible", is_flag=True, help="Build twice and fail if anything differs")
 @command
@@ -108,6 +109,7 @@ def build(
     save_tuning: Path | None,
     tuning_file: Path | None,
     builder_id: str | None,
+    card: Path | None,
     sbom: Path | None,
     check_reproducible: bool,
 ) -> int:
@@ -154,7 +156,7 @@ def build(
     recorded = tuning_files.read(tuning_file) if tuning_file else None
     measuring: Any = optional("--tune") if tune or automatic else None
     again: BeforePacking | None = (
-        optional("--check-reproducible")(manifest, targets, jobs, recorded).check
+        optional("--check-reproducible")(manifest, targets, jobs, recorded, card).check
         if check_reproducible
         else None
     )
@@ -174,6 +176,7 @@ def build(
             on_output=_print_output if out.verbose else lambda process, text: None,
             cache=cache,
             builder=builder_id,
+            card=card,
             sbom=sbom,
             before_packing=again,
             keep_going=keep_going,

@@ -51,9 +51,6 @@ class SectionedGroup(click.Group):
                 )
 
 
-NO_SERVE = "No such command 'serve'"
-"""Click's message for the command that `aotc-runtime` has, and no other one resembles."""
-
 COMMANDS = Commands()
 
 EXIT_CODES = """\
@@ -165,8 +162,6 @@ def _message_of(error: click.ClickException) -> str:
         return f"{error.option_name} before the command"
     close: Sequence[str] = getattr(error, "possibilities", None) or ()
     message = error.message if close else error.format_message()
-    if message.startswith(NO_SERVE):
-        close = ()
     message = f"{message[:1].lower()}{message[1:]}".removesuffix(".")
     message = re.sub(r"is not a valid (integer|float) range\Z", r"is not a valid \1", message)
     return f"{message}; did you mean {' or '.join(map(repr, close))}?" if close else message
@@ -175,8 +170,6 @@ def _message_of(error: click.ClickException) -> str:
 def _hint_of(error: click.ClickException, name: str) -> str:
     if _is_option_of_commands(error):
         return f"put it after the command: `{name} COMMAND ... {error.option_name}`"
-    if error.message.startswith(NO_SERVE):
-        return "run `aotc-runtime serve BUNDLE --trust POLICY`"
     hint: str = getattr(error, "hint", f"run `{name} --help`")
     return hint
 

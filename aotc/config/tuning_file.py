@@ -169,12 +169,9 @@ def engines_of(
         fits = fits and not (XLA in beside or known.engine in beside)
     if fits:
         return found, beside
-    raise refusal(
-        "AOTC-E031",
-        f"{recorded.where}, {target}",
-        f"choices for {' and '.join((found, *beside))}",
-        expected=f"choices for the engines: {', '.join(engines)}",
-    )
+    where, found = f"{recorded.where}, {target}", f"choices for {' and '.join((found, *beside))}"
+    expected = f"choices for the engines: {', '.join(engines)}"
+    raise refusal("AOTC-E031", where, found, expected=expected)
 
 
 def separate_engine_of(

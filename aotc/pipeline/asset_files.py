@@ -7,7 +7,7 @@ the builder, which the bundle would then publish.
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, get_args
 
@@ -63,6 +63,20 @@ def read_assets(manifest: BuildManifest) -> AssetFiles:
         blobs += read.values()
         digests |= {found[path].text: blob.digest for path, blob in read.items()}
     return AssetFiles(records, tuple(blobs), digests)
+
+
+def with_card(manifest: BuildManifest, card: Path) -> BuildManifest:
+    """Return a build manifest with a file as its asset `card`, in place of its own.
+
+    Raises BuildManifestError (AOTC-E817) if it is no readable file.
+    """
+    try:
+        open_regular(card).close()
+    except OSError as error:
+        _refuse("--card", f"{card}: {error.strerror or error}")
+    real = card.parent.resolve() / card.name
+    source = SourceFile(os.path.relpath(real, manifest.root.resolve()), real)
+    return replace(manifest, assets={**manifest.assets, "card": source})
 
 
 def _below(folder: SourceFile, where: str) -> Iterator[tuple[str, SourceFile]]:

@@ -31,7 +31,7 @@ from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TunedTarget, TuningFile
 from aotc.pipeline import build_notes, build_stages, build_tuning, code_identity
-from aotc.pipeline.asset_files import read_assets
+from aotc.pipeline.asset_files import read_assets, with_card
 from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
 from aotc.pipeline.build_plan import resolve_candidates
 from aotc.pipeline.build_tuning import Tuning
@@ -105,6 +105,7 @@ def build(
     before_packing: BeforePacking | None = None,
     compilers: OpenCompilers = on_this_host,
     precisions: Mapping[str, ChosenPrecision] | None = None,
+    card: Path | None = None,
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -129,6 +130,7 @@ def build(
         before_packing: Called with what is about to be written; an exception ends the build.
         compilers: The compilers; by default in processes of this host.
         precisions: Those of entry points, instead of what `tuning` chooses.
+        card: A model card, which becomes the asset `card`.
 
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
     BudgetExceededError: AOTC-E973 for a target's memory limit, E975 for a gate.
@@ -137,15 +139,15 @@ def build(
     started = time_of_build(None)
     builder = builder_id(builder)
     manifest = read_build_manifest(manifest_path)
+    if card:
+        manifest = with_card(manifest, card)
     path = output or Path(f"{manifest.name}-{manifest.version}.aotb")
     require_place(path, form)
-    if save_tuning:
-        output_paths.require_file_place(save_tuning, TUNING_FILE)
-    if sbom:
-        output_paths.require_file_place(sbom, output_paths.BILL_OF_MATERIALS)
-    output_paths.require_disjoint_outputs(
-        path, [place for place in (sbom, save_tuning) if place is not None]
-    )
+    asked = ((sbom, output_paths.BILL_OF_MATERIALS), (save_tuning, TUNING_FILE))
+    files = [(place, kind) for place, kind in asked if place]
+    for place, kind in files:
+        output_paths.require_file_place(place, kind)
+    output_paths.require_disjoint_outputs(path, [place for place, _ in files])
     if precisions is not None:
         manifest = replace(manifest, chosen=precisions)
     elif isinstance(tuning, Recorded):

@@ -22,9 +22,10 @@ from aotc.commands.diff.bundle_diff import diff
 from aotc.commands.extract.extracted_bundle import extract
 from aotc.commands.merge.merged_bundle import check_same_source, merge, target_parts_of
 from aotc.commands.report_page.page_renderer import page_of, render
+from aotc.commands.reproduce.rebuilt_bundle import reproduce
 from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline import asset_files
-from aotc.pipeline.asset_files import read_assets
+from aotc.pipeline.asset_files import read_assets, with_card
 from aotc.pipeline.build import build
 from aotc.pipeline.parity_check import manifest_parts
 from aotc.report.inspect_report import bundle_report
@@ -34,6 +35,7 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import Bundle, Once
+from tests.hostile.doors import toolchain
 
 MANIFEST = """
 schema = 1
@@ -180,6 +182,51 @@ def test_bundles_with_other_assets_differ(words: Bundle, tmp_path: Path) -> None
     both = [p for s in sources for p in target_parts_of(s, read_unverified(s)[0])]
     differ = {each.where.partition(" ")[2] for each in check_same_source(both)}
     assert {"assets", "asset tokenizer"} <= differ
+
+
+CARD = """---
+license: apache-2.0
+tags: [words]
+---
+# Words
+
+Use it for *words*, <b>nothing</b> else.
+"""
+
+
+def test_card_of_the_command_line_is_an_asset(tmp_path: Path) -> None:
+    (tmp_path / "project" / "docs").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "project" / "docs")
+    manifest, card = write_project(tmp_path / "project"), tmp_path / "link" / "card.md"
+    card.write_text(CARD)
+    path, options = tmp_path / "words.aotb", ["--card", str(card), "--check-reproducible"]
+    assert toolchain(["keygen", "--plain", str(tmp_path / "ci")]) == 0
+    key = ["--key", str(tmp_path / "ci.key")]
+    assert toolchain(["build", str(manifest), "-o", str(path), *key, *options]) == 0
+    found = reviewed(path)
+    (target,) = found.targets.values()
+    (ref,) = (target.manifest.assets or {})["card"].files.values()
+    assert bytes(found.contents.blobs[ref.digest]) == CARD.encode()
+    page = render(page_of(found, None, 0, None)).decode()
+    assert "Model card: card.md" in page and "license: apache-2.0" in page
+    assert "*words*, &lt;b&gt;nothing" in page
+    assert reproduce(path, tmp_path / "project").root_digest == found.root_digest
+    # The manifest says the same; the option replaces it.
+    for text in (MANIFEST, MANIFEST.replace('"labels.txt"', '"labels.txt"\ncard = "labels.txt"')):
+        manifest.write_text(text)
+        assert with_card(read_build_manifest(manifest), card).assets["card"].text == "docs/card.md"
+    manifest.write_text(MANIFEST.replace('"labels.txt"', '"labels.txt"\ncard = "docs/card.md"'))
+    assert build(manifest, output=path).bundle.root_digest == found.root_digest
+
+
+@pytest.mark.parametrize("card", ["none.md", "tokenizer"])
+def test_card_that_is_no_file_is_refused(card: str, tmp_path: Path) -> None:
+    manifest = write_project(tmp_path)
+    with pytest.raises(BuildManifestError) as caught:
+        build(manifest, output=tmp_path / "x.aotb", card=tmp_path / card)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E817", "--card")
+    assert not (tmp_path / "x.aotb").exists()
 
 
 def link(folder: Path) -> None:

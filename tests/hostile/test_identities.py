@@ -254,7 +254,7 @@ def test_flawed_entry_of_version_2_does_not_count(
 def test_entry_of_version_2_must_be_about_this_signature(
     bench: Identifying, newer: Sigstore
 ) -> None:
-    """Statements of log and authority about another signature prove nothing here."""
+    """Statements of the log or the authority about another one are proven, but of no use."""
     written, second = newer.signed(bench.statement()), newer.signed(bench.statement())
     material = written["verificationMaterial"]
 

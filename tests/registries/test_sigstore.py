@@ -30,6 +30,7 @@ from aotc_serve.oci.registry_client import Repository
 from aotc_serve.oci.sigstore_bundles import referrers_of
 from aotc_serve.store import Store, store_pull
 from aotc_serve.store.store_pull import signed_by
+from tests.hostile.authorities import authority
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
 from tests.hostile.provenances import ENDORSEMENT
 from tests.hostile.tampering import policy_for, statement_about, to_json
@@ -371,9 +372,13 @@ def test_junk_is_bounded_before_it_is_fetched(registry: Registry, tmp_path: Path
     assert sum(registry.server.count("GET", f"/blobs/{sha256(data)}") for data in junk) == 1
 
 
-def test_identities_count_where_the_policy_names_them(registry: Registry, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rekor", [1, 2])
+def test_identities_count_where_the_policy_names_them(
+    rekor: int, registry: Registry, tmp_path: Path
+) -> None:
     """Attach bundles as GitHub's attest does, and `cosign attest` without a key."""
-    here, signer = Sigstore(), LocalSigner.ephemeral()
+    here = Sigstore(timestamps=authority(tmp_path / "tsa") if rekor == 2 else None)
+    signer = LocalSigner.ephemeral()
     registry.push()
     payload = to_json({**statement_about(ROOT), "predicate": ENDORSEMENT})
     large = here.signed(payload)

@@ -249,13 +249,8 @@ def require_known_calls(module: Any, where: str, *, static: bool) -> None:
 
 
 def _refused(where: str, found: str, expected: str) -> dict[Finding, None]:
-    error: AotcError = refusal(
-        "AOTC-E844",
-        where,
-        found,
-        expected=expected,
-        hint="export the model without it, or write the entry point as a `function`",
-    )
+    hint = "export the model without it, or write the entry point as a `function`"
+    error: AotcError = refusal("AOTC-E844", where, found, expected=expected, hint=hint)
     return dict.fromkeys(error.findings)
 
 

@@ -173,14 +173,9 @@ def _check_targets(parts: Iterable[TargetPart]) -> Iterator[Finding]:
         name = part.manifest.target.name
         other = first.setdefault(name, part)
         if other.reference.digest != part.reference.digest:
-            yield finding(
-                "AOTC-E051",
-                f"{part.bundle} {name}",
-                f"{part.reference.digest}, {_executables(part, other)}",
-                target=name,
-                digest=other.reference.digest,
-                bundle=other.bundle,
-            )
+            found = f"{part.reference.digest}, {_executables(part, other)}"
+            where, digest, there = f"{part.bundle} {name}", other.reference.digest, other.bundle
+            yield finding("AOTC-E051", where, found, target=name, digest=digest, bundle=there)
 
 
 def _executables(part: TargetPart, other: TargetPart) -> str:

@@ -210,7 +210,6 @@ def _point(public: pkcs11.Object) -> tuple[str, bytes]:
     if len(point) == size + 2 and point[:2] == bytes([4, size]):
         point = point[2:]
     if len(point) != size:
-        raise refusal(
-            "AOTC-E018", TOKEN, f"curve {parameters.hex()}", cause=cause, expected=expected
-        )
+        found = f"curve {parameters.hex()}"
+        raise refusal("AOTC-E018", TOKEN, found, cause=cause, expected=expected)
     return kind, point

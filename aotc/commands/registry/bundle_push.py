@@ -75,13 +75,9 @@ def push(
     read = opened(source, policy, now)
     root, place, contents = read.root, repository.place, read.contents
     if place.digest and place.digest != read.root_digest:
-        found, wanted = read.root_digest, place.digest
+        at, found, wanted = str(place), read.root_digest, place.digest
         raise refusal(
-            "AOTC-E771",
-            str(place),
-            found,
-            cause="digest-does-not-match-the-bundle",
-            expected=wanted,
+            "AOTC-E771", at, found, cause="digest-does-not-match-the-bundle", expected=wanted
         )
     tag = place.tag or version_name(contents.manifests)
     tagged = _digest_at(repository, tag)
@@ -231,6 +227,7 @@ def _update_referrers_tag(
     https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md#referrers-tag-schema
     """
     tag = root.replace(":", "-")
+    where, cause = f"{repository.where}:{tag}", "registry-response-is-invalid"
     digests = [each["digest"] for each in ours]
     for number in range(REFERRERS_TAG_TRIES):
         stored = repository.manifest(tag, limits.INDEX_BYTES_MAX)
@@ -240,7 +237,6 @@ def _update_referrers_tag(
             if number and has_api:
                 return
             if number:
-                where, cause = f"{repository.where}:{tag}", "registry-response-is-invalid"
                 found = "the bundle's own index under the referrers tag"
                 expected = "the referrers API, or a separate referrers tag"
                 hint = "push to a registry that has either"
@@ -249,8 +245,6 @@ def _update_referrers_tag(
             try:
                 there = canonical_json.decoder(_Listed).decode(stored.data).manifests or []
             except (ValueError, RecursionError) as error:
-                where = f"{repository.where}:{tag}"
-                cause = "registry-response-is-invalid"
                 raise refusal("AOTC-E775", where, "no OCI index", cause=cause) from error
         if [d for each in there if (d := each.get("digest")) in digests] == digests:
             return
@@ -261,7 +255,7 @@ def _update_referrers_tag(
         f"{REFERRERS_TAG_TRIES} attempts overwritten",
         "concurrent-push-to-the-repository",
     )
-    raise refusal("AOTC-E775", f"{repository.where}:{tag}", found, cause=cause)
+    raise refusal("AOTC-E775", where, found, cause=cause)
 
 
 class _Listed(msgspec.Struct):

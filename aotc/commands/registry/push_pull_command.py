@@ -20,6 +20,7 @@ from aotc_runtime.base.rendering import say
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.trust_policy import TrustPolicy
+    from aotc_serve.oci.registry_client import Repository
 
 HELP_SECTION = "Ship"
 
@@ -64,15 +65,9 @@ def push(
     from aotc.commands.registry.modelpack_push import push_modelpack
     from aotc.report.report_text import size
     from aotc_runtime.system.streamed_bundle import open_streamed
-    from aotc_serve.http_client import HttpClient
-    from aotc_serve.oci.oci_references import parse
-    from aotc_serve.oci.registry_client import Repository
 
-    place, source = parse(reference), open_streamed(bundle)
-    with (
-        byte_progress("push", quiet=out.json) as on_bytes,
-        Repository(place, HttpClient(ca)) as there,
-    ):
+    there, source = _repository(reference, ca), open_streamed(bundle)
+    with byte_progress("push", quiet=out.json) as on_bytes, there:
         found = pushing.push(source, there, _policy(trust), time.time(), mounts, on_bytes)
         pack = push_modelpack(source, found, there) if modelpack else None
     sent = sum(found.sent.values())
@@ -144,25 +139,20 @@ def pull(
     from aotc.commands.registry import bundle_pull as pulling
     from aotc.report.report_text import copy_lines, copy_report
     from aotc_serve.channel.channel_options import channel_of
-    from aotc_serve.http_client import HttpClient
-    from aotc_serve.oci.oci_references import parse
-    from aotc_serve.oci.registry_client import Repository
     from aotc_serve.store import Store
     from aotc_serve.store.reference_loading import require_pinned
     from aotc_serve.store.store_pull import ACCEPT_ALL, signed_by
 
     path, store = output or layout, Store(folder) if folder else None
-    place, policy = parse(reference), _policy(trust)
+    there, policy = _repository(reference, ca), _policy(trust)
+    place = there.place
     if policy is not None:
         require_pinned(place, policy)
     form = Form.LAYOUT if layout else Form.ARCHIVE
     accept = ACCEPT_ALL if policy is None else signed_by(policy, time.time(), str(place))
     if policy is not None and trust is not None and channel:
         accept = pulling.newest(accept, channel_of(policy, trust), trust.parent, str(place))
-    with (
-        byte_progress("pull", quiet=out.json) as on_bytes,
-        Repository(place, HttpClient(ca)) as there,
-    ):
+    with byte_progress("pull", quiet=out.json) as on_bytes, there:
         if path is None and store is not None:
             found = pulling.keep(there, store, targets, on_bytes, accept)
         else:
@@ -189,18 +179,12 @@ def working_copy(
     from aotc.commands.registry.bundle_pull import pull as pull_bundle
     from aotc.commands.registry.bundle_push import push_attestations
     from aotc_runtime.system.streamed_bundle import open_streamed
-    from aotc_serve.http_client import HttpClient
-    from aotc_serve.oci.oci_references import parse
-    from aotc_serve.oci.registry_client import Repository
     from aotc_serve.store.reference_loading import require_pinned
 
-    place = parse(reference)
+    there = _repository(reference, ca)
     if policy is not None:
-        require_pinned(place, policy)
-    with (
-        temporary_folder(Path(tempfile.gettempdir()), "aotc-sign-") as folder,
-        Repository(place, HttpClient(ca)) as there,
-    ):
+        require_pinned(there.place, policy)
+    with temporary_folder(Path(tempfile.gettempdir()), "aotc-sign-") as folder, there:
         copy = folder / "bundle.aotb"
         try:
             with byte_progress("pull", quiet=quiet) as on_bytes:
@@ -218,6 +202,15 @@ def _about(finding: Finding, copy: Path, reference: str) -> Finding:
     texts = {name: getattr(finding, name) for name in ("where", "found", "expected", "hint")}
     changed = {name: text.replace(str(copy), reference) for name, text in texts.items()}
     return msgspec.structs.replace(finding, **changed)
+
+
+def _repository(reference: str, ca: Path | None) -> Repository:
+    """Return a client of a reference's repository, to be used in a `with` statement."""
+    from aotc_serve.http_client import HttpClient
+    from aotc_serve.oci.oci_references import parse
+    from aotc_serve.oci.registry_client import Repository
+
+    return Repository(parse(reference), HttpClient(ca))
 
 
 def _policy(trust: Path | None) -> TrustPolicy | None:

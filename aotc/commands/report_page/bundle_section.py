@@ -32,6 +32,9 @@ SBOM_TYPES = ("https://cyclonedx.org/bom", "https://cyclonedx.org/schema")
 ROWS_MAX = 2000
 """Rows of one table that are shown; an attestation may be as long as its limit allows."""
 
+CARD_BYTES_MAX = 2**20
+"""Bytes of a model card that are read."""
+
 FLAT_MAX = 40
 """Leaves that are told in one line."""
 
@@ -68,6 +71,11 @@ def identity(review: Review) -> Iterator[Part]:
     ordered = sorted(review.sizes.items(), key=lambda at: (known.get(at[0], len(known)), at[0]))
     rows = [(KINDS.get(media_type, media_type), size(number)) for media_type, number in ordered]
     yield table("Size by content", ("Content", ">Size"), rows)
+    card = (first.assets or {}).get("card")
+    for path, ref in card.files.items() if card and card.kind == "file" else ():
+        text = str(review.contents.blobs[ref.digest][:CARD_BYTES_MAX], "utf-8", "replace")
+        lines = [Text(line) for line in text.splitlines() if line.strip()]
+        yield Folded(f"Model card: {path}{_cut(len(lines))}", tuple(lines[:ROWS_MAX]))
 
 
 def _whole(review: Review) -> str:

@@ -35,6 +35,7 @@ from aotc.pipeline.scratch_folder import scratch_folder
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import open_streamed
+from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 
@@ -143,6 +144,7 @@ def reproduce(
         again, bill = scratch / "again.aotb", scratch / "again.cdx.json"
         arguments = ["--tuning", str(tuning.absolute())] if tuning else []
         arguments += [f"--target={target}" for target in recipe.targets]
+        arguments += _card_option(read.contents, recipe, found)
         arguments += ["-o", str(again), "--sbom", str(bill)]
         try:
             _build([*python, "build", str(found.absolute()), *arguments], scratch, processes)
@@ -168,6 +170,15 @@ def reproduce(
         installed=bool(changed),
         notes=tuple(_notes(recipe, policy, other)),
     )
+
+
+def _card_option(contents: Contents, recipe: Recipe, manifest: Path) -> list[str]:
+    """Return the option that named the bundle's card; it names again one of the manifest."""
+    card = (next(iter(contents.manifests.values())).assets or {}).get("card")
+    known = card.files if card and card.kind == "file" else {}
+    named = ((name, digest, known.get(Path(name).name)) for name, digest in recipe.files.items())
+    paths = [manifest.absolute().parent / name for name, d, ref in named if ref and ref.digest == d]
+    return [f"--card={path}" for path in paths[:1]]
 
 
 def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:

@@ -154,6 +154,7 @@ class BuildAgain:
     targets: Sequence[str]
     jobs: int | None
     tuning: Recorded | None
+    card: Path | None = None
 
     def check(self, parts: Sequence[TargetParts]) -> None:
         """Compare what is about to be packed with what a second build makes.
@@ -170,6 +171,7 @@ class BuildAgain:
                 targets=self.targets,
                 jobs=1 if self.jobs != 1 else 2,
                 tuning=self.tuning,
+                card=self.card,
             )
             first = assemble(parts)
             if second.bundle.root_digest == first.root.digest:

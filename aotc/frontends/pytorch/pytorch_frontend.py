@@ -63,9 +63,8 @@ def _program(archive: Archive, file: ModelFile) -> tuple[str, Program, bool]:
     if (wanted is None and len(names) > 1) or (wanted is not None and wanted not in names):
         listed = ", ".join(names)[:300]
         cause = "signature-is-ambiguous" if file.signature is None else ""
-        raise refusal(
-            "AOTC-E845", file.text, file.signature or "", cause=cause, expected=f"one of: {listed}"
-        )
+        found, expected = file.signature or "", f"one of: {listed}"
+        raise refusal("AOTC-E845", file.text, found, cause=cause, expected=expected)
     name = names[0] if wanted is None else wanted
     what = f"models/{name}.json"
     data = archive.read(what)

@@ -61,9 +61,8 @@ def described(file: ModelFile) -> tuple[Any, list[ModelInput]]:
         if jnp.issubdtype(aval.dtype, jax.dtypes.extended)
     ]
     if unknown:
-        raise refusal(
-            "AOTC-E844", file.text, ", ".join(unknown), cause="unsupported-type-in-the-model"
-        )
+        found = ", ".join(unknown)
+        raise refusal("AOTC-E844", file.text, found, cause="unsupported-type-in-the-model")
     inputs = [
         ModelInput(name, np.dtype(aval.dtype), tuple(map(_axis, aval.shape)))
         for name, aval in zip(names, exported.in_avals, strict=True)
