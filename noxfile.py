@@ -1,7 +1,7 @@
 """Suites that need more than `make test` installs: `make test-NAME` runs the session of this name.
 
 Each makes environments in out/ (once; they are large) and runs its tests. Variables stand in place
-of arguments: CHECKOUT (of the project whose cases are run), KSERVE, STABLEHLO, HARNESSES, SEED,
+of arguments: CHECKOUT (of the project whose cases are run), HEADERS, KSERVE, STABLEHLO, SEED,
 COUNT, ENGINE, TORCH_MODELS, PYTHON, BUNDLES.
 """
 
@@ -208,6 +208,16 @@ def examples(session: nox.Session) -> None:
     paths = ("tests/examples", "tests/unit/runtime/serve/test_walk.py")
     kserve = os.environ.get("KSERVE", "")
     checkout_pytest(session, "-m", "examples", *paths, AOTC_KSERVE=kserve)
+
+
+@nox.session(python=False)
+def clients(session: nox.Session) -> None:
+    """Call an exported model from Node, C++ and Rust, where these are (HEADERS)."""
+    python = environment(session, "onnx", *CONSTRAINTS, *toolchain("onnx"))
+    _npm(session, "clients", "onnxruntime-node@1.30.0")
+    headers = os.environ.get("HEADERS", "/usr/include/onnxruntime")
+    page = ("-m", "onnx", "tests/engines/test_onnx_guide.py")
+    run(session, python, "-m", "pytest", "-rs", *page, AOTC_ONNXRUNTIME_HEADERS=headers)
 
 
 @nox.session(python=False)
