@@ -222,7 +222,7 @@ def clients(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def arm(session: nox.Session) -> None:
-    """Run bundles built here on emulated Arm processors (0.4 GB)."""
+    """Run bundles built here on emulated Arm processors, and build there (1 GB)."""
     python = environment(session, "engines", *CONSTRAINTS, *_every_engine())
     run(session, "scripts/arm", str(OUT / "arm"), python)
     run(session, python, "-m", "pytest", "-m", "arm", "tests/e2e/test_arm.py", AOTC_ARM="1")
