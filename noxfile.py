@@ -1,7 +1,7 @@
 """Suites that need more than `make test` installs: `make test-NAME` runs the session of this name.
 
 Each makes environments in out/ (once; they are large) and runs its tests. Variables stand in place
-of arguments: CHECKOUT (of the project whose cases are run), KSERVE, STABLEHLO, HARNESSES, SEED,
+of arguments: CHECKOUT (of the project whose cases are run), HEADERS, KSERVE, STABLEHLO, SEED,
 COUNT, ENGINE, TORCH_MODELS, PYTHON, BUNDLES.
 """
 
@@ -211,8 +211,18 @@ def examples(session: nox.Session) -> None:
 
 
 @nox.session(python=False)
+def clients(session: nox.Session) -> None:
+    """Call an exported model from Node, C++ and Rust, where these are (HEADERS)."""
+    python = environment(session, "onnx", *CONSTRAINTS, *toolchain("onnx"))
+    _npm(session, "clients", "onnxruntime-node@1.30.0")
+    headers = os.environ.get("HEADERS", "/usr/include/onnxruntime")
+    page = ("-m", "onnx", "tests/engines/test_onnx_guide.py")
+    run(session, python, "-m", "pytest", "-rs", *page, AOTC_ONNXRUNTIME_HEADERS=headers)
+
+
+@nox.session(python=False)
 def arm(session: nox.Session) -> None:
-    """Run bundles built here on emulated Arm processors (0.4 GB)."""
+    """Run bundles built here on emulated Arm processors, and build there (1 GB)."""
     python = environment(session, "engines", *CONSTRAINTS, *_every_engine())
     run(session, "scripts/arm", str(OUT / "arm"), python)
     run(session, python, "-m", "pytest", "-m", "arm", "tests/e2e/test_arm.py", AOTC_ARM="1")

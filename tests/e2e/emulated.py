@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -153,6 +154,20 @@ def arm(cpu: str) -> Server:
         [str(emulator), "-L", str(root), "-cpu", cpu, str(python)],
         {"PYTHONHOME": str(root / "usr"), "PYTHONPATH": f"{packages}:{MANIFESTS}"},
     )
+
+
+def arm_toolchain(cpu: str, folder: Path) -> Server:
+    """The toolchain on a processor. A program in a folder starts each of its processes anew in
+    qemu, which Linux does only where it is registered for that.
+    """
+    emulator = arm(cpu).command
+    program, root = folder / "python-of-arm", OUT / "arm" / "root"
+    # Without setarch, the compiler starts itself anew as a program of this host.
+    words = ["setarch", "-R", emulator[0], "-0", str(program), *emulator[1:]]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    program.chmod(0o755)
+    paths = {"PYTHONHOME": str(root / "usr"), "PYTHONPATH": str(OUT / "arm" / "toolchain")}
+    return Server([str(program)], paths)
 
 
 def fitting(said: Said) -> Mapping[str, list[str]]:

@@ -1,7 +1,9 @@
 """Bundles that this x86-64 host builds for Arm, in the production loader on emulated processors."""
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from aotc.pipeline.build import build
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.engines.conftest import ENGINES, Other
 from tests.engines.test_graph_quantized import write_small
+from tests.hostile.tampering import in_memory, take_apart
 from tests.running import python
 
 pytestmark = [pytest.mark.arm, pytest.mark.limit(3600)]
@@ -127,6 +130,45 @@ def test_graphs_give_plain_jax_results(engine: Other, name: str, on: On, tmp_pat
         said = on(ON[target]).load(bundle, target=target)
         assert not said.codes
         assert said.document["report"]["engine"] == engine.name
+
+
+PROGRAM = """
+import jax.numpy as jnp
+
+def f(x):
+    return jnp.tanh(x) @ x.T
+"""
+NATIVE = """
+schema = 1
+name = "native"
+version = "1.0.0"
+targets = ["native"]
+
+[entry_points.f]
+function = "program:f"
+inputs.x = { shape = [4, 8], dtype = "float32" }
+"""
+
+
+def test_an_arm_host_builds_for_itself_with_xla(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "native.toml").write_text(NATIVE)
+    host, bundle = emulated.arm_toolchain("neoverse-n1", tmp_path), tmp_path / "native.aotb"
+    words = ["-m", "aotc.cli.main", "build", "native.toml", "-o", str(bundle), "--cache", "off"]
+    done = subprocess.run(
+        [*host.command, *words],
+        env={**os.environ, **host.environment},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (target,) = take_apart(in_memory(bundle)).targets
+    assert target.manifest["target"]["triple"] == "aarch64-unknown-linux-gnu"
+    # Its parity is that of calls of the executable in the emulated host.
+    (profile,) = target.manifest["entry_points"]["f"]["profiles"]
+    assert profile["parity"]["status"] == "ran"
 
 
 def test_missing_features_reject_targets(arm_bundle: Callable[[str], Bundle], on: On) -> None:

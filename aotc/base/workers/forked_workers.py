@@ -217,4 +217,5 @@ def _inherited() -> Hashable:
     status = Path("/proc/thread-self/status").read_bytes().splitlines()
     found += [line for line in status if line.startswith(INHERITED)]
     installed = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
-    return (*found, os.nice(0), *(path.stat().st_mtime_ns for path in sorted(installed)))
+    times = [path.stat().st_mtime_ns for path in sorted(installed) if path.is_dir()]
+    return (*found, os.nice(0), *times)

@@ -5,7 +5,7 @@ A call reads the files alone, without the loader's code, so that it checks what 
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,7 @@ class ModelFormat:
         write: writes the files of a model into a folder. Raises ImportError.
         call: calls the model in a folder with its inputs. Raises ImportError, NotRunError.
         options: of the runtime, with which the results are the bundle's.
+        passed: types of tensors of the model, by those of the entry point that differ.
     """
 
     platform: str | None
@@ -102,6 +103,7 @@ class ModelFormat:
     write: Callable[[Model, Path], None]
     call: Callable[[Model, Path, Sequence[Array]], list[Array]]
     options: Mapping[str, object]
+    passed: Mapping[str, str] = field(default_factory=dict)
 
 
 def _bits(array: Array) -> Array:
@@ -269,6 +271,7 @@ FORMATS = {
         _write_onnx,
         _call_onnx,
         {"disabled_optimizers": list(onnxruntime_names.DISABLED)},
+        {"bfloat16": "uint16"},
     ),
     "openvino": ModelFormat(
         openvino_names.ENGINE,

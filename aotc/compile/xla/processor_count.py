@@ -8,11 +8,11 @@ memory, in a process that compiles once and ends.
 """
 
 import ctypes
+import errno
 import mmap
+import os
 import struct
 from functools import cache
-
-EINVAL = 22
 
 
 def _affinity(count: int, errno_location: int) -> bytes:
@@ -26,7 +26,7 @@ def _affinity(count: int, errno_location: int) -> bytes:
             b"\x48\x83\xec\x08",  # sub rsp, 8
             b"\x48\xb8" + struct.pack("<Q", errno_location),  # mov rax, errno_location
             b"\xff\xd0",  # call rax
-            b"\xc7\x00" + struct.pack("<I", EINVAL),  # mov dword [rax], EINVAL
+            b"\xc7\x00" + struct.pack("<I", errno.EINVAL),  # mov dword [rax], EINVAL
             b"\x48\x83\xc4\x08",  # add rsp, 8
             b"\xb8\xff\xff\xff\xff",  # mov eax, -1
             b"\xc3",  # ret
@@ -56,6 +56,8 @@ def _affinity(count: int, errno_location: int) -> bytes:
 @cache
 def pretend(count: int) -> bool:
     """Make this process see `count` processors; return False if its code cannot be changed."""
+    if os.uname().machine != "x86_64":
+        return False
     libc = ctypes.CDLL(None)
     original = ctypes.cast(libc.sched_getaffinity, ctypes.c_void_p).value
     errno_location = ctypes.cast(libc.__errno_location, ctypes.c_void_p).value
@@ -64,8 +66,7 @@ def pretend(count: int) -> bool:
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
     libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     writable, executable = mmap.PROT_READ | mmap.PROT_WRITE, mmap.PROT_READ | mmap.PROT_EXEC
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    page = libc.mmap(None, mmap.PAGESIZE, writable, private, -1, 0)
+    page = libc.mmap(None, mmap.PAGESIZE, writable, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
     if page in (None, ctypes.c_void_p(-1).value):
         return False
     code = _affinity(count, errno_location)
@@ -74,9 +75,8 @@ def pretend(count: int) -> bool:
     start = original - original % mmap.PAGESIZE
     length = original + len(jump) - start
     # The page may hold code that runs meanwhile, this call of mprotect included.
-    if libc.mprotect(page, mmap.PAGESIZE, executable) != 0:
-        return False
-    if libc.mprotect(start, length, writable | mmap.PROT_EXEC) != 0:
+    every = writable | executable
+    if libc.mprotect(page, mmap.PAGESIZE, executable) or libc.mprotect(start, length, every):
         return False
     ctypes.memmove(original, jump, len(jump))
     return bool(libc.mprotect(start, length, executable) == 0)

@@ -62,3 +62,18 @@ print("ok")
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 64, 65, 1024, 4096])
 def test_a_process_sees_the_processors_it_was_told(count: int) -> None:
     assert printed(SEEN, count) == "ok\n"
+
+
+FOREIGN = """
+import os
+from types import SimpleNamespace
+from aotc.compile.xla import processor_count
+
+before = os.sched_getaffinity(0)
+os.uname = lambda: SimpleNamespace(machine="aarch64")
+print(processor_count.pretend(len(before) + 1), os.sched_getaffinity(0) == before)
+"""
+
+
+def test_pretend_on_another_architecture_changes_no_code() -> None:
+    assert printed(FOREIGN).split() == ["False", "True"]

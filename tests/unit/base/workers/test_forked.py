@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -253,6 +254,13 @@ def test_a_job_inherits_what_a_process_of_its_own_would(ask: Asking) -> None:
             assert ask("job")[1] == str(limit)
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+def test_a_job_runs_where_the_folder_of_packages_is_missing(
+    ask: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / name))
+    assert ask("a")[:2] == ["prepared", "a"]
 
 
 def test_only_the_last_few_zygotes_are_kept(ask: Asking) -> None:
