@@ -4,7 +4,7 @@ The texts of the codes are in `error_codes.toml`, read by `aotc.base.codes`. Tha
 inside functions, because nothing needs it before there is something to report.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.base.errors import family_of as family_of
@@ -132,6 +132,20 @@ def refusal(
     """Return the exception for one `finding`, which has the same arguments."""
     made = finding(code, where, found, cause=cause, expected=expected, hint=hint, **values)
     return family_of(code)(made)
+
+
+def shortened(names: Sequence[str], most: int = 8, between: str = ", ") -> str:
+    """Return names as a list, cut short: "a, b, … 3 more"."""
+    more = len(names) - most
+    return between.join([*names[:most], *([f"… {more} more"] if more > 0 else [])])
+
+
+def by_reason(reasons: Mapping[str, str]) -> str:
+    """Return names with the reason of each, cut short: "a, b (one axis); c (a convolution)"."""
+    names: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        names.setdefault(why, []).append(name)
+    return "; ".join(f"{shortened(each)} ({why})" for why, each in names.items())
 
 
 def quoted(text: str, lines: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from aotc.base.errors import refusal
+from aotc.base.errors import refusal, shortened
 from aotc.capture import jax_trees
 from aotc.capture.model_files.model_archive import Damaged
 from aotc.capture.weight_files import StoredTensor, WeightsFile
@@ -22,10 +22,6 @@ type Tensors = dict[str, StoredTensor]
 INIT = 'or read it in a function and name that: init = "package.module:function"'
 
 SHARDS = "an index that names every tensor of its files once, and files that hold them"
-
-
-SHOWN_MAX = 8
-"""Tensors that a message names before it counts the others."""
 
 _OTHER_FORMATS = (
     (b"PK", "an empty zip archive"),
@@ -171,11 +167,8 @@ def require_none(
     cause: str = "",
 ) -> None:
     """Raise CaptureError (AOTC-E830) for problems of tensors or files, shortened, if any."""
-    shown = [*problems[:SHOWN_MAX]]
-    if len(problems) > SHOWN_MAX:
-        shown.append(f"… {len(problems) - SHOWN_MAX} more")
-    if shown:
-        found = "\n".join(shown)
+    if problems:
+        found = shortened(problems, between="\n")
         raise refusal("AOTC-E830", where, found, cause=cause, expected=expected, hint=hint)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
 
-from aotc.base.errors import finding, raise_if, refusal
+from aotc.base.errors import finding, raise_if, refusal, shortened
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
 from aotc.capture import import_program, jax_private, jax_trees, line_coverage, trace_refusals
 from aotc.capture.file_digests import read_source
@@ -358,12 +358,11 @@ class _Completing:
                 changed.setdefault(parameter, []).append(path.partition("/")[2] or path)
         if changed:
             names = [name for items in changed.values() for name in items]
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             donated = ", ".join(f'"{name}"' for name in (*self.spec.donate, *changed))
             yield finding(
                 "AOTC-E844",
                 where,
-                f"calls change {', '.join(names[:3])}{more}",
+                f"calls change {shortened(names, 3)}",
                 cause="model-changes-its-state",
                 expected=f"donate = [{donated}]",
                 hint="donate them, or export the model so that it changes nothing (model.eval() in "

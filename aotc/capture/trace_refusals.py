@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from aotc.base.errors import finding
+from aotc.base.errors import finding, shortened
 from aotc.capture import jax_private, jax_trees, random_keys, user_exceptions
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import with_article
@@ -211,16 +211,6 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
         yield finding(
             "AOTC-E825", f"{where} output", f"{outputs!r:.60}", cause="entry-point-returns-nothing"
         )
-
-
-SHOWN_MAX = 8
-"""Inputs, tensors or lines that a message names before it counts the others."""
-
-
-def shortened(names: Sequence[str]) -> str:
-    """Return names as a list, cut short: "a, b, … 3 more"."""
-    more = len(names) - SHOWN_MAX
-    return ", ".join([*names[:SHOWN_MAX], *([f"… {more} more"] if more > 0 else [])])
 
 
 def short(leaf: Any) -> str:

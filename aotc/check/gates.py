@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from msgspec import UNSET, Struct
 
-from aotc.base.errors import finding
+from aotc.base.errors import finding, shortened
 from aotc.base.evidence import XLA, Coverage, Evidence, ExecutableEvidence, ProfileEvidence
 from aotc.base.source_locations import EntryPointLines
 from aotc.config.build_manifest import BuildManifest
@@ -118,8 +118,7 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
             for function, at in zip(functions, lines.of_file(file, functions), strict=True)
             if function.traced < function.lines
         ]
-        more = [f"{len(missed) - SHOWN_MAX} more functions"] if len(missed) > SHOWN_MAX else []
-        shown = "; ".join([*missed[:SHOWN_MAX], *more])
+        shown = shortened(missed, SHOWN_MAX, "; ")
         found = f"{coverage.shown_part:.3f}, {coverage.traced} of {coverage.lines}; not {shown}"
         yield "min_coverage", f"at least {limit} of the lines traced", found, hint
 

@@ -13,7 +13,7 @@ from math import inf, isinf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aotc.base.errors import finding
+from aotc.base.errors import finding, shortened
 from aotc.check import trial_inputs
 from aotc.check.trial_records import FIXTURE, Call, EntryTrials, Outcome, Trial
 from aotc.check.trial_run import DECLARED, LARGEST, SMALLEST
@@ -218,8 +218,7 @@ def _named(fill: str) -> str:
 
 def _numbers(filled: Mapping[str, str]) -> str:
     shown = [f"{path} = {number}" for path, number in filled.items()]
-    more = [f"{len(shown) - SHOWN_MAX} more"] if len(shown) > SHOWN_MAX else []
-    return f" ({', '.join([*shown[:SHOWN_MAX], *more])})" if shown else ""
+    return f" ({shortened(shown, SHOWN_MAX)})" if shown else ""
 
 
 def judged(

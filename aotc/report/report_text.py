@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aotc.base.constants import EVERYTHING, NOT_SET, SET
+from aotc.base.errors import by_reason, shortened
 from aotc.report.sizes_report import masks_and_lengths, shapes_lines
 from aotc_runtime.base import ulps
 from aotc_runtime.base.rendering import printable, say
@@ -158,9 +159,7 @@ def mesh_lines(mesh: dict[str, Any] | None) -> list[str]:
 
 
 def _shortened(items: dict[str, str]) -> str:
-    listed = [f"{path} {text}" for path, text in items.items()]
-    shown = listed[:4] + ([f"… {len(listed) - 4} more"] if len(listed) > 4 else [])
-    return ", ".join(shown) or "nothing"
+    return shortened([f"{path} {text}" for path, text in items.items()], 4) or "nothing"
 
 
 def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
@@ -257,12 +256,8 @@ def precision_lines(precision: dict[str, Any]) -> Iterator[str]:
         yield f"calls round the factors of {products} to bfloat16 and sum in float32"
     elif precision["activations"] != "none":
         yield f"calls round the other factor of {products} to 8 bits, {precision['activations']}"
-    reasons: dict[str, list[str]] = {}
-    for weight, why in precision["kept"].items():
-        reasons.setdefault(why, []).append(weight)
-    if reasons:
-        kept = (f"{', '.join(names)} ({why})" for why, names in reasons.items())
-        yield f"not quantized: {'; '.join(kept)}"
+    if precision["kept"]:
+        yield f"not quantized: {by_reason(precision['kept'])}"
 
 
 def short(decimal: str) -> str:

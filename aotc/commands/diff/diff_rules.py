@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aotc.base.byte_sizes import UNITS
-from aotc.base.errors import finding, refusal
+from aotc.base.errors import finding, refusal, shortened
 from aotc.bundle.read.bundle_facts import NUMBERS
 from aotc.commands.diff.bundle_diff import KINDS, Change, Diff
 from aotc_runtime.base.errors import Finding
@@ -98,6 +98,4 @@ def _kinds(changes: Sequence[Change]) -> str:
 
 
 def _places(changes: Sequence[Change]) -> str:
-    shown = [f"{c.where} {c.before} -> {c.after}" for c in changes[:SHOWN_MAX]]
-    more = [f"{len(changes) - SHOWN_MAX} more"] if len(changes) > SHOWN_MAX else []
-    return "; ".join([*shown, *more])
+    return shortened([f"{c.where} {c.before} -> {c.after}" for c in changes], SHOWN_MAX, "; ")

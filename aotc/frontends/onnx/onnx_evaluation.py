@@ -155,6 +155,7 @@ class Evaluation:
                 f"{self.where}: {node.label}",
                 f"inputs {', '.join(map(described, inputs))}: {error}",
                 expected=f"valid inputs of {node.op}",
+                hint="state sizes of the inputs that the model accepts, or export it again",
             ) from error
         return found if isinstance(found, tuple) else (found,)
 

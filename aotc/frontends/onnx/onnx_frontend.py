@@ -62,6 +62,9 @@ TRACE = "pkg.torch.onnx.stack_trace"
 IDENTITY = 13
 """The version of Identity that stands for operators without a computation."""
 
+_VARIES = -1
+"""A size that varies in files of PaddlePaddle, which names others `?`."""
+
 _SHAPES_ONLY = frozenset({"Shape", "Size"})
 """Operators whose results do not depend on the values of their inputs."""
 
@@ -344,13 +347,13 @@ def _input(message: Any, where: str) -> ModelInput:
     shape: list[int | str | None] = []
     for size in tensor.shape.dim:
         which = size.WhichOneof("value")
-        if which == "dim_value":
+        if which == "dim_value" and size.dim_value != _VARIES:
             if size.dim_value < 0:
                 raise damaged(place, f"the size {size.dim_value}")
             shape.append(size.dim_value)
         else:
             stated = re.sub(r"\W", "_", size.dim_param) if which else ""
-            shape.append(stated if stated.isidentifier() else None)
+            shape.append(stated if stated.isidentifier() and stated.strip("_") else None)
     return ModelInput(name, dtype, tuple(shape))
 
 

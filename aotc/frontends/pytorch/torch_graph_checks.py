@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aotc.base.errors import finding
+from aotc.base.errors import finding, shortened
 from aotc.frontends.pytorch.operators import REFUSED
 from aotc.frontends.pytorch.operators.torch_operator_table import Memory
 from aotc.frontends.pytorch.operators.torch_scalars import FUNCTIONS
@@ -68,9 +68,7 @@ def findings(plan: Plan, where: str, enable_x64: bool) -> list[Finding]:
 
 
 def _targets(steps: list[Step]) -> str:
-    targets = list(dict.fromkeys(step.target for step in steps))
-    more = f" and {len(targets) - NAMED_MAX} more" if len(targets) > NAMED_MAX else ""
-    return ", ".join(targets[:NAMED_MAX]) + more
+    return shortened(list(dict.fromkeys(step.target for step in steps)), NAMED_MAX)
 
 
 def _where(where: str, steps: list[Step]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from aotc.base.errors import finding, raise_if, refusal
+from aotc.base.errors import by_reason, finding, raise_if, refusal, shortened
 from aotc.base.evidence import KEPT, AppliedPrecision, Calibration, QuantizedWeight
 from aotc.base.stages import CapturedEntryPoint, CapturedSymbolic, Module, Stored, Tensor
 from aotc.capture.portable_stablehlo import portable
@@ -105,9 +105,8 @@ class Quantizer:
                 made[weight] = quantized
         raise_if(findings)
         if not made and spec.compute == FLOAT32:
-            reasons = "; ".join(f"{weight}: {reason}" for weight, reason in kept.items())
             where = ("entry_points", captured.name, "precision")
-            raise self._without_effect(reasons or "no weights", *where)
+            raise self._without_effect(by_reason(kept) or "no weights", *where)
         calibration: Calibration | UnsetType = UNSET
         if spec.activations == "static":
             calibration = self._calibrate(captured, made)
@@ -122,7 +121,9 @@ class Quantizer:
         rewritten = rewriter.rewritten(captured)
         if spec.rounds and not rewriter.products:
             is_wide = spec.compute == FLOAT32
-            reason = "no matrix product outside of loops" if is_wide else "no product of float32"
+            reason = (
+                "no matrix product of a quantized weight" if is_wide else "no product of float32"
+            )
             key = "activations" if is_wide else "compute"
             raise self._without_effect(reason, "precision", name, key)
         applied = msgspec.structs.replace(applied, products=rewriter.products)
@@ -142,7 +143,7 @@ class Quantizer:
                         self._manifest.where("precision", name, "keep", index),
                         pattern,
                         cause="keep-pattern-matches-nothing",
-                        expected=f"one of: {', '.join(sorted(names))}",
+                        expected=f"one of: {shortened(sorted(names))}",
                     )
 
     def stored(

@@ -98,6 +98,12 @@ def test_sizes_that_vary_are_traced_once_for_all() -> None:
     assert np.array_equal(found, run(shape_arithmetic(), x)["y"])
 
 
+def test_sizes_of_paddlepaddle_vary_each_by_itself() -> None:
+    made = simple([N("Relu", ["x"], ["y"])], (-1, 3, "?", "?"))
+    assert read(made).inputs[0].shape == (None, 3, None, None)
+    assert codes(refused(simple([N("Relu", ["x"], ["y"])], (-2, 3)))) == ["AOTC-E843"]
+
+
 def test_weights_are_what_is_large_and_decides_no_shape() -> None:
     nodes = [
         N("MatMul", ["x", "matrix"], ["a"]),
