@@ -59,7 +59,7 @@ def open_weights(spec: WeightsSpec, where: str) -> tuple[tuple[WeightsFile, ...]
                 problems.append(f"{known}: {at[0]}, and {at[1]}")
             is_cast = spec.dtype is not None and jnp.issubdtype(tensor.stored, jnp.floating)
             tensors[known] = replace(tensor, dtype=jnp.dtype(spec.dtype)) if is_cast else tensor
-    hint = "mend `rename`, or add prefixes"
+    hint = "correct `rename`, or add prefixes"
     require_none(problems, where, "one tensor of each name", hint)
     return tuple(files), tensors
 

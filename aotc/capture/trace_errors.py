@@ -37,7 +37,7 @@ def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> 
     if culprit := _outside_jax(error):
         line = user_exceptions.user_line(error, root)
         cause = "numpy-call-on-a-traced-array"
-        hint = f"use jnp instead of {culprit}" + (f" on line {line}" if line else "")
+        hint = f"use jnp instead of {culprit}" + (f" at {line}" if line else "")
         if _within(error, "keras"):
             hint = (
                 f"Keras uses {culprit} there, as its predict, evaluate and fit do, which are loops "

@@ -189,7 +189,7 @@ def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], name
             "jnp.where(mask, x, 0) before anything is added up; or leave the policy at fail"
         )
     else:
-        hint = f"entries along {names} depend on each other: leave the policy at fail"
+        hint = f"leave the policy at fail: entries along {names} depend on each other"
     # XLA adds up in another order at every size; what leaks is seldom so small with every fill.
     if largest > ROUNDING and not (entry.rounds and largest < inf):
         return hint
@@ -288,7 +288,7 @@ def _excess_hint(call: Call, verdict: Verdict) -> str:
                 "StableHLO's reference interpreter gives a third result: report it to jax, and "
                 "write the operation in another way"
             )
-    hint = "the executable is wrong: build for another engine, and report it with the program"
+    hint = "build for another engine, and report the program: the executable is wrong"
     if call.inputs in trial_inputs.SPECIAL:
         hint += '; if callers pass no such numbers, state `ranges` or `numerics = "finite"`'
     return hint

@@ -35,9 +35,9 @@ def sign(
     """Add a signature to a bundle.
 
     The signed content does not change. Signing again with the same key adds nothing. With --trust,
-    the earlier signatures must satisfy the policy, whose threshold is one lower if it lists this
-    key. --timestamp takes a URL, or a command that reads the query and writes the response.
-    Of a reference, the bundle is fetched and hashed, and the signature pushed; no tag moves.
+    the earlier signatures must satisfy the policy; this key counts as one of its threshold.
+    --timestamp takes a URL, or a command that reads the query and writes the response.
+    For an oci:// reference, fetches and hashes the bundle, and pushes the signature; no tag moves.
 
     \b
     aotc sign digits-1.0.0.aotb --key release.key --trust trust.toml

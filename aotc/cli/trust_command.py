@@ -209,8 +209,8 @@ def revoke(
 ) -> None:
     """Revoke keys, bundles, or blobs.
 
-    The policy then rejects them whatever signatures they have. Of a key in the policy, 16 digits of
-    its id are enough. --since keeps signatures that a timestamp proves to be older.
+    The policy then rejects them whatever signatures they have. For a key in the policy, 16 digits
+    of its id are enough. --since keeps signatures that a timestamp proves to be older.
 
     \b
     aotc trust revoke trust.toml --key ci.pub --root digits-1.0.0.aotb

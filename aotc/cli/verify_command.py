@@ -47,8 +47,8 @@ def verify(
     memory, without loading anything. Nothing but --channel and oci:// references uses the network.
     Weights in a registry are fetched and hashed only with --full.
 
-    --summary writes the verdict, signed with --key, in the forms of SLSA and in-toto: only if
-    everything passes, with every byte hashed and the policy's channel asked.
+    --summary writes the verdict as signed SLSA and in-toto statements, if everything passes. It
+    needs --key, --full for a reference, and --channel if the policy has one.
 
     \b
     aotc verify digits-1.0.0.aotb --trust trust.toml

@@ -65,7 +65,7 @@ def check_donations(_: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Iter
         if parameter not in entry.inputs and entry.source is None:
             hint = f"add inputs.{parameter}, or donate an input"
             if parameter in entry.bind:
-                hint = "bound weights serve every call and cannot be donated"
+                hint = "donate inputs only: bound weights serve every call"
             path = (*at, "donate", index)
             yield unknown_reference(path, "input", parameter, entry.inputs, hint)
 

@@ -61,7 +61,7 @@ def check_entry_profiles(
     for index, relation in enumerate(relations):
         for missing in sorted(relation.names() - entry.dimensions)[:1]:
             at: KeyPath = (*path, "relations", index)
-            hint = "relations are between the dimensions of the entry point's inputs"
+            hint = "name dimensions of the entry point's inputs"
             problems.append(unknown_reference(at, "dimension", missing, entry.dimensions, hint))
     if problems:
         yield from problems

@@ -210,7 +210,7 @@ def _check_fill(
         spec = leaves.get(leaf)
         padded = [n for n, s in leaves.items() if isinstance(s, InputLeaf) and dimension in s.shape]
         if leaf not in padded:
-            hint = "only arrays with the dimension in their shape are padded"
+            hint = "name an array that has the dimension in its shape: others are not padded"
             yield unknown_reference(at, "input array", leaf, padded, hint)
             return
     dtype = spec.stated if isinstance(spec, InputLeaf) else None

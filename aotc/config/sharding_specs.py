@@ -68,7 +68,7 @@ def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -
     for index, names in enumerate(sharding):
         for name in names:
             if name not in mesh:
-                hint = "name an axis of `mesh`, or write [] for an axis that is not cut"
+                hint = "name an axis of `mesh`, or write [] for an axis that is not sharded"
                 yield unknown_reference((*path, index), "mesh axis", name, mesh, hint)
             elif name in seen:
                 yield Problem(

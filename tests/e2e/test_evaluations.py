@@ -30,6 +30,9 @@ from aotc_runtime.base.errors import AotcError, TrustError
 from aotc_runtime.schema.bundle_manifest import Evaluation, EvaluationRan, ParityNotRun
 from aotc_runtime.system.bundle_files import open_bundle
 from tests.conftest import Once
+from tests.documented import code_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "build-manifest.md"
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -37,6 +40,9 @@ import numpy as np
 
 def classify(x):
     return x[:, :3] * 2
+
+def tokens(x):
+    return jnp.tile(x[:, None, :3], (1, 5, 1))
 
 def both(x):
     return {"scores": x[:, :3] * 2, "sum": x.sum(axis=1)}
@@ -193,6 +199,15 @@ def test_functions_yield_data_and_score_them(tmp_path: Path) -> None:
     assert isinstance(ran, EvaluationRan)
     assert (evaluation.metric, ran.value, ran.method) == ("program:hits", "0.75", "bootstrap")
     assert evaluation.code == sha256((tmp_path / "program.py").read_bytes())
+
+
+def test_the_documented_metric_per_token_leaves_padding_out(tmp_path: Path) -> None:
+    (tmp_path / "tokens.py").write_text(code_of("python", PAGE, "Evaluation"))
+    target = np.where(np.arange(5) < 3, LABELS[:, None], -1)
+    np.savez(tmp_path / "data.npz", x=X, target=target)
+    evaluation = 'data = "data.npz"\nmetric = "tokens:accuracy"'
+    ran = recorded(built(tmp_path, evaluation, function="tokens")).result
+    assert isinstance(ran, EvaluationRan) and ran.value == "0.75"
 
 
 def test_both_limits_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def _plugin(scheme: str) -> EntryPoint:
     if serving:
         found, cause = ", ".join(sorted(serving)), "several-signers-for-one-uri-scheme"
         raise refusal("AOTC-E022", where, found, cause=cause)
-    hint = f"install the signer's package; write a file name as `./{scheme}:NAME`"
+    hint = f"install the signer's package; for a key file, write `./{scheme}:NAME`"
     raise refusal("AOTC-E022", where, f"signers for {names}", hint=hint)
 
 

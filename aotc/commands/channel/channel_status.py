@@ -34,7 +34,7 @@ def of_policy(trust: Path) -> ChannelStatus:
     policy = read_policy(trust)
     if policy.channel is None:
         expected = "[channel], which says whom to ask"
-        hint = "docs/reference/trust-policy.md shows one"
+        hint = "write one as in docs/reference/trust-policy.md"
         raise refusal("AOTC-E309", str(trust), "none", expected=expected, hint=hint)
     return _told(ask(policy.channel, trust.parent, ()), {})
 

@@ -65,7 +65,7 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
             f"{cell.target}: {', '.join(f.code for f in cell.findings)}" for cell in row.cells
         )
         if row.build_for:
-            hint = f"build for {row.build_for[0]} too, and `aotc merge` what that gives"
+            hint = f"build for {row.build_for[0]} too, and join both with `aotc merge`"
         elif row.level is Level.UNKNOWN:
             cell = row.cells[0]
             hint = f"{cell.findings[0].hint}, or {_by_certificate(cell.evidence)}"

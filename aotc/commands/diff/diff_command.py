@@ -57,9 +57,9 @@ def diff(
 
     \b
     any, none         any difference; nothing
-    a kind            identity, targets, toolchain, weights, interface, profiles,
-                      module, operations, executable, compilation, placement,
-                      fixture, parity, coverage, evidence
+    a kind            identity, targets, toolchain, weights, assets, interface, profiles,
+                      module, operations, executable, compilation, placement, fixture,
+                      parity, metrics, precision, coverage, evidence
     a number          artifact_size, executable_size, module_size, code,
                       temp_memory, call_memory, flops, transcendentals,
                       bytes_accessed, kernels, library_steps, custom_calls,

@@ -22,7 +22,7 @@ EXPORTER = Script(
     path=Path(__file__).with_name("tensorflow_exporter.py"),
     result="model.tfhlo",
     expected="a Python that imports tensorflow, 2.21 or newer, and exports the model",
-    hint="name one with --python: pip install tensorflow-cpu in an environment of its own",
+    hint="pass --python of an environment with tensorflow-cpu",
 )
 """Which imports nothing of aotc."""
 

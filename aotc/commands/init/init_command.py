@@ -88,8 +88,8 @@ def init(
     description that it has:
 
     \b
-    --weights params=model.safetensors    a weights file or checkpoint directory,
-    --weights params=model:init           and, or, a function that returns the structure
+    --weights params=model.safetensors    a weights file or checkpoint directory
+    --weights params=model:init           a function that returns weights, or a file's structure
     --static temperature=1.0              a constant, in TOML
     --like cache=model:empty_cache        a pytree like a function's result
     --input 'image=float32[batch,64]'     an array with named axes

@@ -271,7 +271,7 @@ def _plain(text: str) -> Any:
 def _range(text: str) -> tuple[int, int]:
     found = _RANGE.match(text)
     if found is None or int(found[1]) > int(found[2]):
-        raise _Unreadable("NAME=LOWEST:HIGHEST, two sizes from 1", "such as batch=1:64")
+        raise _Unreadable("NAME=LOWEST:HIGHEST, two sizes from 1", "write it as batch=1:64")
     return int(found[1]), int(found[2])
 
 

@@ -365,7 +365,7 @@ class _ParameterReader:
         dtype = stated.dtype or (seen.dtype if seen else None)
         if dtype is None:
             shape = ",".join(str(axis) for axis in stated.shape)
-            hint = f"say --input '{path}=float32[{shape}]'"
+            hint = f"pass --input '{path}=float32[{shape}]'"
             self._says(path, "a dtype", "axes only", hint)
             dtype = "float32"
         if seen is not None:
@@ -414,12 +414,12 @@ class _ParameterReader:
 
     def _nothing_known(self, name: str) -> None:
         hint = (
-            f"--input '{name}=float32[batch,64]', --weights {name}=model.safetensors, "
+            f"add --input '{name}=float32[batch,64]', --weights {name}=model.safetensors, "
             f"--static {name}=1.0, or --example package.module:function"
         )
         if "mask" in name.lower():
             passed = passing_hint(name, InputLeaf(("batch", "seq"), DType.BOOL))
-            hint = f"--input '{name}=bool[batch,seq]'; {passed} in the manifest"
+            hint = f"add --input '{name}=bool[batch,seq]'; {passed} in the manifest"
         where = f"{self.request.function}, parameter {name}"
         self.problems.append(finding("AOTC-E081", where, "", hint=hint))
 

@@ -62,8 +62,8 @@ def suggest(
     """Suggest profiles that serve observed traffic.
 
     Covers every call within the manifest's ranges, then minimizes the expected cost of a call, and
-    compares the result with the current profiles. A call costs as many elements as its sizes
-    multiply to; --cost takes a sum of products instead, such as batch*seq*seq+300*batch*seq for
+    compares the result with the current profiles. A call costs the product of its
+    sizes; --cost takes a sum of products instead, such as batch*seq*seq+300*batch*seq for
     attention. The log may be compressed with gzip.
 
     \b

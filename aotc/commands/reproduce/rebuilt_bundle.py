@@ -192,7 +192,7 @@ def _other_code(recipe: Recipe) -> Iterator[Finding]:
         wanted = recipe.code.get(name, here)
         if here != wanted:
             where, cause = f"code of {name} {version(name)}", "aotc-code-does-not-match"
-            hint = f"run `aotc reproduce` of the {name} that built the bundle"
+            hint = f"run `aotc reproduce` with the {name} that built the bundle"
             yield finding("AOTC-E944", where, here, cause=cause, expected=wanted, hint=hint)
 
 
@@ -226,7 +226,7 @@ def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Find
     for name, here in changed.items():
         ours = name in OURS
         where = f"package {name}"
-        hint = f"run `aotc reproduce` of {name} {recipe.packages[name]}" if ours else None
+        hint = f"run `aotc reproduce` with {name} {recipe.packages[name]}" if ours else None
         yield finding("AOTC-E944", where, here, expected=recipe.packages[name], hint=hint)
 
 

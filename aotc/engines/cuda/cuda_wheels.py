@@ -53,7 +53,7 @@ def find(jaxlib: str) -> Wheels:
             installed.version,
             cause="compiler-version-does-not-match-jaxlib",
             expected=jaxlib,
-            hint=f"`pip install {PLUGIN}=={jaxlib} {KERNELS}=={jaxlib}`",
+            hint=f"run `pip install {PLUGIN}=={jaxlib} {KERNELS}=={jaxlib}`",
         )
         for name in (PLUGIN, KERNELS)
         if (installed := found[name]) and installed.version != jaxlib

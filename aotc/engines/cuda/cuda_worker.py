@@ -18,7 +18,7 @@ from aotc.compile.xla import xla_objects
 from aotc.compile.xla.executable_records import messages
 from aotc.compile.xla.hlo_module import memory_plan
 
-MACHINE = (190).to_bytes(2, "little")
+MACHINE = 190
 """The ELF machine number EM_CUDA."""
 
 DEPTH_MAX = 100
@@ -35,7 +35,7 @@ def cubins(message: bytes, depth: int = 0) -> Iterator[bytes]:
         return
     for field in fields:
         if isinstance(field.value, bytes) and elf.MAGIC in field.value:
-            if field.value.startswith(elf.MAGIC) and field.value[0x12:0x14] == MACHINE:
+            if field.value.startswith(elf.MAGIC) and field.value[0x12:0x14] == bytes((MACHINE, 0)):
                 yield field.value
             else:
                 yield from cubins(field.value, depth + 1)

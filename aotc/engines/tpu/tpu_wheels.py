@@ -34,7 +34,7 @@ def find() -> tuple[Path, str]:
         raise refusal("AOTC-E907", PLUGIN, "", expected=expected, hint=HINT) from error
     library = Path(str(installed.locate_file(PLUGIN))) / LIBRARY
     if not library.is_file():
-        hint = f"`pip install --force-reinstall {PLUGIN}=={installed.version}`"
+        hint = f"run `pip install --force-reinstall {PLUGIN}=={installed.version}`"
         raise refusal("AOTC-E907", PLUGIN, f"no {LIBRARY} in it", expected=expected, hint=hint)
     if needed and not f"{installed.version}.".startswith(f"{needed}."):
         cause, hint = (

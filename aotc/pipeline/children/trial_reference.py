@@ -248,7 +248,7 @@ class PlainTrials:
         except (Exception, SystemExit) as error:
             flat = function.call_at(call.sizes)
             finding = trace_errors.not_traced(error, flat, call.key.label, self._manifest.root)
-            hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"
+            hint = "narrow `range`, or set `multiple_of`: calls of these sizes are accepted"
             raise CaptureError(replace(finding, hint=hint)) from error
         allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[call.key.label])
 

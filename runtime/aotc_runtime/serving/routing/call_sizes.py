@@ -84,7 +84,7 @@ def no_profile(
     name: str, spec: EntryPoint, tensors: Sequence[TensorSpec], shapes: Shapes, sizes: Sizes
 ) -> AotcError:
     """Return the error (AOTC-E611) for sizes that are accepted and that nothing serves."""
-    policies = ", ".join(f"{policy.value} in {d}" for d, policy in policies_of(spec).items())
+    policies = ", ".join(f"{policy.value} for {d}" for d, policy in policies_of(spec).items())
     near = sorted(
         spec.profiles, key=lambda p: sum(abs(p.sizes.get(d, s) - s) for d, s in sizes.items())
     )
@@ -98,7 +98,7 @@ def no_profile(
     )
     found = f"{asked} ({given})" if asked else given
     otherwise = policies or OutOfProfilePolicy.FAIL.value
-    expected = f"one of {head} {'; '.join(shown)}; other sizes: {otherwise}"
+    expected = f"one of {head} {'; '.join(shown)} (out_of_profile: {otherwise})"
     hint = f"call with a profile's sizes, or rebuild {_otherwise(spec, sizes)}"
     return refusal("AOTC-E611", name, found, expected=expected, hint=hint)
 
