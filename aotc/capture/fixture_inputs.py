@@ -26,7 +26,7 @@ from aotc.config.build_manifest import (
     SourceFile,
     all_leaves,
 )
-from aotc.config.routing_policies import passing_hint
+from aotc.config.routing_policies import at_once, passing_hint
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.base.suggestions import closest
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
@@ -103,10 +103,11 @@ def fixture_inputs(
     `file` is the result of `recorded`; values that it lacks are the initial values of the plan.
     Raises CaptureError (AOTC-E831).
     """
-    spec = manifest.entry_points[plan.name].fixtures
+    entry = manifest.entry_points[plan.name]
+    spec, is_tried = entry.fixtures, any(map(at_once, entry.out_of_profile.values()))
     where = partial(manifest.where, "entry_points", plan.name, "fixtures")
     recorded = None if file is None else file.arrays
-    by_loader = mask_and_length_arrays(manifest.entry_points[plan.name], sizes, sizes)
+    by_loader = mask_and_length_arrays(entry, sizes, sizes)
     found: dict[str, Array] = {}
     for path, leaf in all_leaves(plan.inputs).items():
         if isinstance(leaf, InputLike):
@@ -116,7 +117,13 @@ def fixture_inputs(
             raise_if(_differing(leaf, value, traced, manifest.where(*at)))
             for inner, array in jax_trees.leaf_paths(value):
                 dtype = jax_trees.abstract(array).dtype if jax_trees.is_number(array) else None
-                found[jax_trees.join(path, inner)] = np.asarray(random_keys.data_of(array), dtype)
+                leaf_path = jax_trees.join(path, inner)
+                found[leaf_path] = made = np.asarray(random_keys.data_of(array), dtype)
+                is_integer = jnp.issubdtype(made.dtype, jnp.integer)
+                if is_tried and is_integer and random_keys.impl_of(array) is None:
+                    _require_range(
+                        spec, leaf_path, made.dtype, where, "range-is-missing-for-trials"
+                    )
         elif path in by_loader:
             found[path] = by_loader[path]
         elif path in plan.initial and path not in (recorded or {}):
@@ -382,6 +389,14 @@ def _draw(
         raise refusal("AOTC-E831", where("seed"), found, cause=cause) from error
 
 
+def _require_range(
+    spec: FixtureSpec, path: str, dtype: np.dtype[Any], where: Where, cause: str
+) -> None:
+    if path not in spec.ranges:
+        hint = f'add `ranges = {{ "{path}" = [lowest, highest] }}`'
+        raise refusal("AOTC-E831", where("ranges"), f"{path} {dtype.name}", cause=cause, hint=hint)
+
+
 def _drawn(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
@@ -398,11 +413,7 @@ def _drawn(
     if dtype == np.bool_:
         return generator.integers(0, 2, shape).astype(np.bool_)
     if jnp.issubdtype(dtype, jnp.integer):
-        if path not in spec.ranges:
-            found = f"{path} {dtype.name}"
-            cause = "range-is-missing-for-random-inputs"
-            hint = f'add `ranges = {{ "{path}" = [lowest, highest] }}`'
-            raise refusal("AOTC-E831", where("ranges"), found, cause=cause, hint=hint)
+        _require_range(spec, path, dtype, where, "range-is-missing-for-random-inputs")
         low, high = (int(bound) for bound in spec.ranges[path])
         info = jnp.iinfo(dtype)
         if low < info.min or high > info.max:

@@ -20,12 +20,15 @@ a mask puts beside them.
         half of what the input holds. An integer's stated range begins with its edge: first along
         each dimension, everywhere along other axes. High booleans all hold the opposite of their
         padding, if they ever do.
+    rising: low numbers and false in the first half along a dimension, high ones and true in the
+        second: a condition on all rows of a part then differs from that on all of the call.
     mixed: low numbers where the input's place among all paths and the indices along axes that carry
         no dimension add up to an even number, and high ones elsewhere: a product or a difference of
         two that are alike has one sign only, or any. No edges, since one that is 0 hides a sign.
     reversed: the other way round.
-    nan-row, infinite-row, fill-row: the fixture's, but for the last along each dimension, which is
-        NaN, infinity, or what pads the input: a condition that one row meets may change others.
+    nan-row, infinite-row: the fixture's, but for the first along each dimension, which is NaN or
+        infinity: a condition that one row meets may change others, and sorting moves it to the end.
+    fill-row: likewise, but the last is what pads the input.
     equal-rows: all as the first along each dimension.
 """
 
@@ -50,7 +53,7 @@ KINDS = (OTHER, NAN, INFINITE, EXTREME, OFFSET, MAGNITUDES)
 SPECIAL = (NAN, INFINITE, EXTREME)
 """Kinds with special values, which an entry point with `numerics = "finite"` does not promise."""
 
-LOW, HIGH, MIXED, REVERSED = "low", "high", "mixed", "reversed"
+LOW, HIGH, MIXED, REVERSED, RISING = "low", "high", "mixed", "reversed", "rising"
 
 NAN_ROW, INFINITE_ROW, FILL_ROW = "nan-row", "infinite-row", "fill-row"
 EQUAL_ROWS = "equal-rows"
@@ -84,8 +87,8 @@ class TrialLeaf(Struct, frozen=True):
         is_key: Whether these are data of random keys, for which any bits are valid.
         is_fixed: Whether every trial passes the sample, such as a mask that the loader passes.
         is_drawn: Whether the sample's numbers are drawn, not recorded or a function's.
-        is_made: Whether a function of the user makes the sample: its integers and keys may be
-            positions, which low and high inputs keep.
+        is_made: Whether a function of the user makes the sample, whose keys, and integers without
+            bounds, low and high inputs keep.
         fill: What pads it.
         fixed_axes: Whether each axis carries no dimension.
     """
@@ -153,6 +156,8 @@ def trial_inputs(
         elif kind in (MIXED, REVERSED):
             is_even = _is_even(order.index(leaf.path) + (kind == REVERSED), leaf)
             made.append(np.where(is_even, _half(LOW, leaf, seed), _half(HIGH, leaf, seed)))
+        elif kind == RISING:
+            made.append(_rising(leaf, seed))
         else:
             generator = _generator(kind, leaf, seed)
             made.append(_made(kind, leaf, anchors, generator, has_arrays=has_arrays))
@@ -188,8 +193,9 @@ def _with_rows(kind: str, leaf: TrialLeaf) -> Array:
     if kind == EQUAL_ROWS:
         made[...] = made[tuple(slice(None) if fixed else slice(1) for fixed in leaf.fixed_axes)]
     else:
-        last = tuple(slice(None) if fixed else -1 for fixed in leaf.fixed_axes)
-        made[last] = {NAN_ROW: np.nan, INFINITE_ROW: np.inf}.get(kind, leaf.fill)
+        place = -1 if kind == FILL_ROW else 0
+        row = tuple(slice(None) if fixed else place for fixed in leaf.fixed_axes)
+        made[row] = {NAN_ROW: np.nan, INFINITE_ROW: np.inf}.get(kind, leaf.fill)
     return made
 
 
@@ -199,25 +205,37 @@ def _half(kind: str, leaf: TrialLeaf, seed: int) -> Array:
     if leaf.is_key and not leaf.is_made:
         return generator.integers(0, 1 << 32, leaf.shape, np.uint32)
     if leaf.is_float:
-        bounds = leaf.bounds if leaf.is_drawn else _bounds_of(sample)
+        bounds = leaf.bounds if leaf.is_drawn or leaf.bounds else _bounds_of(sample)
         values = _half_floats(generator, leaf.shape, bounds, is_low=is_low)
         if leaf.dtype.kind == "c":
             values = values + 1j * generator.standard_normal(leaf.shape)
         return values.astype(leaf.dtype)
-    if leaf.is_made:
-        return sample
     if _has_edges(leaf):
         low, high = _half_integers(*leaf.ends, is_low=is_low)
         return generator.integers(low, high, leaf.shape, endpoint=True).astype(leaf.dtype)
     # Numbers from a file: any of them, from one half of their order.
+    if leaf.is_made and leaf.dtype != np.bool_:
+        return sample
+    if leaf.is_made and is_low:
+        return generator.integers(0, 2, leaf.shape).astype(np.bool_)
     values = np.sort(sample.ravel())
     if leaf.dtype != np.bool_:
         middle = (len(values) + 1) // 2
         values = values[:middle] if is_low else values[-middle:]
-    elif not is_low and (leaf.is_drawn or (values != leaf.fill).any()):
+    elif not is_low and (leaf.is_drawn or leaf.is_made or (values != leaf.fill).any()):
         # A single false of the caller's hides the false that pads a row from `all`.
         return np.full(leaf.shape, not leaf.fill)
     return np.asarray(values[generator.integers(0, len(values), leaf.shape)])
+
+
+def _rising(leaf: TrialLeaf, seed: int) -> Array:
+    is_late = np.zeros(leaf.shape, np.bool_)
+    if False in leaf.fixed_axes:
+        axis = leaf.fixed_axes.index(False)
+        is_late |= 2 * np.indices(leaf.shape, sparse=True)[axis] >= leaf.shape[axis]
+    if leaf.dtype == np.bool_ and (leaf.is_drawn or leaf.is_made):
+        return is_late
+    return np.where(is_late, _half(HIGH, leaf, seed), _half(LOW, leaf, seed))
 
 
 def _edged(kind: str, leaf: TrialLeaf, made: Array) -> Array:
@@ -228,9 +246,8 @@ def _edged(kind: str, leaf: TrialLeaf, made: Array) -> Array:
 
 
 def _has_edges(leaf: TrialLeaf) -> bool:
-    """Return whether it holds integers that are drawn from a range."""
-    is_integer = not (leaf.is_float or leaf.is_key or leaf.dtype == np.bool_)
-    return is_integer and leaf.is_drawn and leaf.bounds is not None
+    """Return whether it holds integers of a stated range."""
+    return not (leaf.is_float or leaf.is_key or leaf.dtype == np.bool_) and leaf.bounds is not None
 
 
 def _is_even(place: int, leaf: TrialLeaf) -> Array:

@@ -145,6 +145,7 @@ def _leak(entry: EntryTrials, failed: Sequence[Outcome], count: int, what: str, 
 NAMES = {
     trial_inputs.LOW: "all low",
     trial_inputs.HIGH: "all high",
+    trial_inputs.RISING: "low, then high",
     trial_inputs.NAN_ROW: "with a row of NaN",
     trial_inputs.INFINITE_ROW: "with a row of infinities",
     trial_inputs.EQUAL_ROWS: "with equal rows",
@@ -190,6 +191,10 @@ def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], name
         )
     else:
         hint = f"leave the policy at fail: entries along {names} depend on each other"
+    if all(
+        o.trial.call.inputs in (trial_inputs.NAN_ROW, trial_inputs.INFINITE_ROW) for o in failed
+    ):
+        hint += '; if callers pass no NaN or infinity, state `ranges` or `numerics = "finite"`'
     # XLA adds up in another order at every size; what leaks is seldom so small with every fill.
     if largest > ROUNDING and not (entry.rounds and largest < inf):
         return hint

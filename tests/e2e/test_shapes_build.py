@@ -86,6 +86,18 @@ def like_first(x):
 def zeros(rows):
     return jnp.zeros((rows, 3))
 
+def state(rows):
+    return {"seen": jnp.zeros(rows, jnp.int32), "done": jnp.zeros(rows, bool)}
+
+def all_done(x, s):
+    return jnp.where(s["done"].all(), 0.0, x), s["seen"]
+
+def most_seen(x, s):
+    return jnp.where(s["seen"].max() > 4, 0.0, x), s["done"]
+
+def sorts(x, mask):
+    return jnp.sort(jnp.where(mask[:, None], x, jnp.inf), axis=0)
+
 def tied(x, y):
     return x * 2, y * 2
 
@@ -274,7 +286,7 @@ def test_numbers_at_the_edges_of_their_range_pass_without_leaks(tmp_path: Path) 
         policy = entry_point.out_of_profile["rows"]
         assert isinstance(policy, Pad)
         every = {"fixture", "low", "high", "mixed", "reversed", "fill-row"}
-        assert {trial.inputs for trial in policy.proof} == every
+        assert {trial.inputs for trial in policy.proof} - {"nan-row", "infinite-row"} == every
 
 
 def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(tmp_path: Path) -> None:
@@ -291,7 +303,7 @@ def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(tmp_path:
     assert finding.expected.startswith("the result of plain JAX at exactly rows=")
     assert "padded to rows=" in finding.found
     assert "max abs error" in finding.found
-    assert "of 54 trials differ" in finding.found
+    assert "of 58 trials differ" in finding.found
 
 
 def test_state_of_python_that_a_trace_changes_is_noticed(tmp_path: Path) -> None:
@@ -318,6 +330,10 @@ MASKED = """
 inputs.mask = { shape = ["rows"], dtype = "bool" }
 out_of_profile.rows = { policy = "pad", mask = "mask" }
 fixtures.file = "falling.npz"
+"""
+STATE = """
+inputs.s = { like = "program:state", arguments = { rows = "rows" } }
+fixtures.ranges = { "s/seen" = [0, 9] }
 """
 TIED = """
 inputs.y = {{ shape = ["other"], dtype = "float32" }}
@@ -369,6 +385,8 @@ LEAKING_ROWS = {
     "drops_infinite": "with a row of infinities",
     "drops_equal": "with equal rows",
     "reaches_far": "rows=20",
+    "all_done": "low, then high",
+    "most_seen": "low, then high",
 }
 
 
@@ -383,7 +401,11 @@ def leaking(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
     like = 'inputs.x = { like = "program:zeros", arguments = { rows = "rows" } }\n'
     recorded = 'profiles = [{ rows = 4 }]\nfixtures.file = "rising.npz"\n'
     entries = (
-        *(at_x(name, name, split) for name in LEAKING_ROWS),
+        *(
+            at_x(name, name, split + STATE * name.endswith(("done", "seen")))
+            for name in LEAKING_ROWS
+        ),
+        at_x("sorts", "sorts", MASKED.replace('fixtures.file = "falling.npz"', "")),
         at_x("like_padding", "like_padding", 'out_of_profile.rows = "pad"'),
         at_x("total", "total", split),
         at_x("kept_all", "kept_all", f'{KEEP}"pad"'),
@@ -432,7 +454,7 @@ def test_independent_rows_are_split_and_what_no_row_carries_is_alike(proven: Bui
     assert isinstance(policy, Split)
     fixtures = [trial for trial in policy.proof if trial.inputs == "fixture"]
     assert [trial.sizes["rows"] for trial in fixtures] == [8, 16, 12, 20]
-    odd = {"nan-row", "infinite-row", "equal-rows"}
+    odd = {"rising", "nan-row", "infinite-row", "equal-rows"}
     assert {trial.inputs for trial in policy.proof} == {"fixture", "low", "high", *odd}
 
 
@@ -452,6 +474,12 @@ def test_rows_that_an_odd_row_or_many_rows_change_are_not_split(
 def test_rows_that_are_compared_with_padding_are_not_padded(leaking: PlainTrials) -> None:
     finding = leaking.refusal("like_padding")
     assert finding.code == "AOTC-E955" and finding.expected.endswith("with a row like the padding")
+
+
+def test_nan_that_sorting_puts_behind_the_padding_is_refused(leaking: PlainTrials) -> None:
+    finding = leaking.refusal("sorts")
+    assert finding.code == "AOTC-E955" and finding.expected.endswith("with a row of NaN")
+    assert finding.hint.endswith('state `ranges` or `numerics = "finite"`')
 
 
 def test_a_recorded_file_that_is_repeated_proves_no_split(leaking: PlainTrials) -> None:
@@ -481,7 +509,7 @@ def test_a_target_that_cannot_run_here_is_proven_in_plain_jax_and_says_so(tmp_pa
     policy = manifest.entry_points["f"].out_of_profile["rows"]
     assert isinstance(policy, Pad)
     assert {trial.ran for trial in policy.proof} == {TrialRan.PLAIN_JAX}
-    assert len(policy.proof) == 54
+    assert len(policy.proof) == 58
 
 
 def test_size_at_which_function_fails_is_not_accepted(tmp_path: Path, proven: Built) -> None:

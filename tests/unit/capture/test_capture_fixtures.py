@@ -145,6 +145,22 @@ def test_what_cannot_be_drawn_is_refused(manifest: str, capture: Capture) -> Non
     assert [finding.code for finding in outcome.findings] == ["AOTC-E831"]
 
 
+def test_integers_of_a_function_need_a_range_where_calls_are_padded(capture: Capture) -> None:
+    source = "import jax.numpy as jnp\ndef f(x): return x\ndef start(n): return jnp.zeros(n, int)"
+    manifest = """
+        [dimensions.n]
+        range = [1, 4]
+        profiles = [4]
+        [entry_points.f]
+        function = "program:f"
+        inputs.x = { like = "program:start", arguments = { n = "n" } }
+        out_of_profile.n = "pad"
+    """
+    refusal = capture(source, manifest).refusal
+    assert (refusal.title, refusal.found) == ("range is missing for trials", "x int32")
+    assert not capture(source, manifest + FIXTURES + "ranges = { x = [0, 3] }").findings
+
+
 def bomb(size: int) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, x=np.zeros(size, np.uint8))

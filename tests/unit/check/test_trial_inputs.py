@@ -25,10 +25,10 @@ ROW_VALUES = {"nan-row": np.nan, "infinite-row": np.inf, "fill-row": 7.0, "equal
 def test_odd_rows_differ_along_dimensions_alone(kind: str) -> None:
     leaf = {"fill": np.float32(7), "fixed_axes": (False, True)}
     made = _one(kind, **leaf)
-    rest = FLOATING[:1] if kind == "equal-rows" else FLOATING[:-1]
-    assert (made[:-1] == rest).all()
-    last = FLOATING[0] if kind == "equal-rows" else np.float32(ROW_VALUES[kind])
-    assert np.array_equal(made[-1], np.broadcast_to(last, (64,)), equal_nan=True)
+    expected = np.repeat(FLOATING[:1], 8, axis=0) if kind == "equal-rows" else FLOATING.copy()
+    if kind != "equal-rows":
+        expected[-1 if kind == "fill-row" else 0] = ROW_VALUES[kind]
+    assert np.array_equal(made, expected, equal_nan=True)
     same = [{"is_fixed": True}, {"is_made": True}, {"fixed_axes": (True, True)}]
     same += [{"bounds": (-9.0, 5.0)}] if kind != "equal-rows" else []
     for more in same if kind in ("fill-row", "equal-rows") else same[::2]:
@@ -192,11 +192,24 @@ def test_high_booleans_hold_what_padding_does_not(fill: bool) -> None:
     assert (high != fill).all()
 
 
-def test_what_a_function_makes_stays_but_for_floats() -> None:
-    for sample in (np.arange(4), np.array([True, False]), np.uint32([1, 2])):
+def test_integers_that_a_function_makes_take_their_stated_range() -> None:
+    sample = np.zeros((4, 3), np.int32)
+    leaf = TrialLeaf("x", sample, (0, 9), is_drawn=False, is_made=True, fixed_axes=(False, True))
+    low, high = (trial_inputs(kind, [leaf])[0] for kind in ("low", "high"))
+    assert (low[0] == 0).all() and low.max() <= 4 < high.min() and (high[0] == 9).all()
+    rising = trial_inputs("rising", [leaf])[0]
+    assert rising[:2].max() <= 4 < rising[2:].min()
+
+
+def test_what_a_function_makes_stays_but_for_floats_and_booleans() -> None:
+    for sample in (np.arange(4), np.uint32([1, 2])):
         for kind in ("low", "high", "mixed", "reversed"):
             leaf = TrialLeaf("x", sample, is_drawn=False, is_made=True, fixed_axes=(False,))
             assert trial_inputs(kind, [leaf])[0].tolist() == sample.tolist()
+    done = TrialLeaf("x", np.zeros(64, bool), is_drawn=False, is_made=True, fixed_axes=(False,))
+    low, high, late = (trial_inputs(kind, [done])[0] for kind in ("low", "high", "rising"))
+    assert (low.any(), low.all(), high.all()) == (True, False, True)
+    assert (late == (np.arange(64) >= 32)).all()
     recorded = TrialLeaf("x", np.float32([2, 4]), is_drawn=False, is_made=True)
     assert (
         2

@@ -176,6 +176,8 @@ def test_integers_of_a_range_are_filled_with_its_edges_beside_numbers_of_the_oth
         ("declared", "mixed"): "0",
         ("declared", "reversed"): "0",
         ("declared", "fill-row"): "0",
+        ("declared", "nan-row"): "0",
+        ("declared", "infinite-row"): "0",
     }
     assert filled["largest", "fixture"]["x"] == str(np.finfo(np.float32).max)
 
