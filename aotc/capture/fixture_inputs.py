@@ -333,7 +333,9 @@ def _narrowed(array: Array, dtype: DType) -> str | None:
         return None
     if jax.dtypes.canonicalize_dtype(array.dtype).name != narrow:
         return None
-    return f"record it as {narrow}: without `enable_x64 = true` a model's {wide} is {narrow}"
+    is_beyond = array.dtype.kind in "iu" and (array.astype(narrow) != array).any()
+    does = f"a value does not fit into {narrow}" if is_beyond else f"record it as {narrow}"
+    return f"{does}: without `enable_x64 = true` a model's {wide} is {narrow}"
 
 
 def _cut(

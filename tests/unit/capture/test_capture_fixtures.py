@@ -89,7 +89,9 @@ def test_hint_for_a_64_bit_recording_names_enable_x64(
     recorded = {"x.npz": npz(x=np.full((3, 4), np.iinfo(dtype).max, dtype))}
     refusal = capture(IDENTITY, manifest, files=recorded).refusal
     assert (refusal.code, refusal.found) == ("AOTC-E831", f"{dtype}[3, 4]")
-    narrowed = "record it as int32: without `enable_x64 = true` a model's int64 is int32"
+    narrowed = (
+        "a value does not fit into int32: without `enable_x64 = true` a model's int64 is int32"
+    )
     assert (refusal.hint == narrowed) is is_narrowed
 
 

@@ -141,5 +141,6 @@ async def no_route(request: Request, error: Exception) -> Response:
     """Return a 404 or 405 response."""
     status = error.status_code if isinstance(error, HTTPException) else 404
     found = f"{request.method} {request.url.path[:200]}"
-    refusing = refusal("AOTC-E762", "server", found, cause="url-path-not-found")
+    cause = "url-path-takes-another-method" if status == 405 else "url-path-not-found"
+    refusing = refusal("AOTC-E762", "server", found, cause=cause)
     return encode_json(error_document(refusing), status)

@@ -228,7 +228,14 @@ def test_nobody_loads_or_unloads_where_that_was_not_allowed(served: Served) -> N
     assert served.get("/v2/models/digits/ready")[0] == 200
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/", 404), ("PUT", "/v2", 405)])
-def test_other_addresses_are_json(served: Served, method: str, path: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "status", "title"),
+    [("GET", "/", 404, "URL path not found"), ("PUT", "/v2", 405, "URL path takes another method")],
+)
+def test_other_addresses_are_json(
+    served: Served, method: str, path: str, status: int, title: str
+) -> None:
     found, _, data = served.ask(method, path)
-    assert found == status and json.loads(data)["code"] == "AOTC-E762"
+    refused = json.loads(data)
+    assert (found, refused["code"]) == (status, "AOTC-E762")
+    assert refused["findings"][0]["title"] == title
