@@ -5,7 +5,6 @@ import json
 import re
 import resource
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -160,10 +159,14 @@ def test_the_reference_judges_what_it_is_about_to_compile() -> None:
 
 
 def test_endless_loop_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SECONDS_VARIABLE, "10")  # a busy machine imports jax in some
-    began = time.monotonic()
-    found = refusal(written(tmp_path, ENDLESS))
-    assert (found.code, time.monotonic() - began < 120) == ("AOTC-E836", True)
+    """The call; the capture before it has the same time, which a busy machine may need."""
+    for seconds in ("5", "20", "80"):
+        monkeypatch.setenv(SECONDS_VARIABLE, seconds)
+        found = refusal(written(tmp_path, ENDLESS))
+        if found.code != "AOTC-E835":
+            break
+    assert found.code == "AOTC-E836"
+    assert found.findings[0].found.startswith(f"more than {seconds} s")
     assert SECONDS_VARIABLE in found.findings[0].hint
 
 
