@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 
-def divided(x: Array, divisor: float) -> Array:
+def divided(x: Array, divisor: Any) -> Array:
     """Return x / divisor as frameworks compute it.
 
     XLA multiplies by the reciprocal of a divisor that is the same for all elements, which is

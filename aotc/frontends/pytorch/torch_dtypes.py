@@ -132,8 +132,8 @@ def as_dtype(value: Any, dtype: Any) -> jax.Array:
         if isinstance(value, int) and np.issubdtype(dtype, np.unsignedinteger):
             value %= 1 << 8 * dtype.itemsize
         return jnp.asarray(value, dtype)
-    if category(value.dtype) == 2 and dtype == np.dtype(np.uint8):
-        # By way of a signed integer: -1.0 becomes 255, as on the processors that torch runs on.
+    if category(value.dtype) == 2 and category(dtype) == 1 and dtype.itemsize < 4:
+        # By way of 32 bits, of which the lowest are left, as on the processors that torch runs on.
         value = value.astype(np.int32)
     if isinstance(value, jax.Array):
         return converted(value, dtype)
@@ -144,6 +144,16 @@ def promoted(*values: Any) -> tuple[jax.Array, ...]:
     """Return the values as arrays of the dtype in which torch computes with them."""
     dtype = promote(*values)
     return tuple(as_dtype(value, dtype) for value in values)
+
+
+def scaled(self: Any, other: Any) -> tuple[jax.Array, jax.Array]:
+    """Return them as `promoted` does, but one number beside shorter floats in float32.
+
+    Torch rounds products and quotients with it once, and numbers elsewhere to the tensors' dtype.
+    """
+    dtype = promote(self, other)
+    one = not is_tensor(other) or all(size == 1 for size in other.shape)
+    return as_dtype(self, dtype), as_dtype(other, wide(dtype) if one else dtype)
 
 
 def as_float(*values: Any) -> tuple[jax.Array, ...]:

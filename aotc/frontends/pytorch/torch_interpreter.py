@@ -125,6 +125,8 @@ class Values:
 def function_of(plan: Plan, where: str, outside: Mapping[str, str]) -> Function:
     """Return a function of the values of the plan's inputs that returns those of its outputs."""
     shared = sharing(plan, outside)[0]
+    sizes = [size for tensor in plan.tensors.values() for size in tensor.sizes]
+    varies = not all(isinstance(size.as_int, int) for size in sizes)
 
     def run(*given: Any) -> list[Any]:
         values = Values(plan, shared)
@@ -138,18 +140,18 @@ def function_of(plan: Plan, where: str, outside: Mapping[str, str]) -> Function:
             except AotcError:
                 raise
             except Unsupported as error:
-                raise _refusal(step, where, str(error)) from error
+                raise _refusal(step, where, str(error), varies) from error
             except Exception as error:
                 found = f"{type(error).__name__}: {first_line(error)}"
-                raise _refusal(step, where, found) from error
+                raise _refusal(step, where, found, varies) from error
         return [values.resolve(output) for output in plan.outputs]
 
     return run
 
 
-def _refusal(step: Step, where: str, found: str) -> AotcError:
+def _refusal(step: Step, where: str, found: str, varies: bool) -> AotcError:
     place = f"{where}: {step.line or f'node {step.name}'}"
-    hint = "write this line in another way, or export with fixed sizes"
+    hint = "write this line in another way" + (", or export with fixed sizes" if varies else "")
     return refusal("AOTC-E844", place, f"{step.target}: {found}", hint=hint)
 
 

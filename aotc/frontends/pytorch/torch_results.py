@@ -1,6 +1,7 @@
 """The structure that a model returns: torch's pytrees, of which jax has most."""
 
 import json
+from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -38,22 +39,26 @@ def _structure(
     children = [_structure(child, named, depth + 1, numbers) for child in spec.children_spec]
     if spec.type in ("builtins.list", "builtins.tuple"):
         return children if spec.type == "builtins.list" else tuple(children)
-    names = _names(spec, named, len(children))
+    if isinstance(spec.context, str) and (known := named.get(spec.context)) is not None:
+        name = spec.context.rpartition(".")[2]
+        try:
+            name = name if name.isidentifier() and name.isascii() else "Results"
+            return namedtuple(name, known.field_names)(*children)
+        except (TypeError, ValueError):
+            expected = f"names of the {len(children)} fields of a named tuple"
+            raise Damaged(expected, repr(known.field_names)[:200]) from None
+    names = _names(spec, len(children))
     return tuple(children) if names is None else dict(zip(names, children, strict=True))
 
 
-def _names(
-    spec: TreeSpec, named: Mapping[str, NamedTupleFields], size: int
-) -> tuple[str, ...] | None:
-    """Return names of fields or keys that the file has: of dicts, named tuples, transformers."""
+def _names(spec: TreeSpec, size: int) -> tuple[str, ...] | None:
+    """Return names of fields or keys that the file has: of dicts, and results of transformers."""
     context = spec.context
     if isinstance(context, str):
         try:
             context = json.loads(context)
         except (ValueError, RecursionError):
             context = None
-    if isinstance(context, str) and context in named:
-        context = list(named[context].field_names)
     if isinstance(context, Sequence) and len(context) == 2 and isinstance(context[1], list):
         # Some classes write themselves before their keys.
         context = context[1] if len(context[1]) == size else context

@@ -7,16 +7,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from aotc.capture.model_files.framework_arithmetic import integer_power
+from aotc.capture.model_files.framework_arithmetic import divided, integer_power
 from aotc.frontends.pytorch.operators.torch_operator_table import Family, Memory
 from aotc.frontends.pytorch.torch_dtypes import (
+    DType,
     as_dtype,
     as_float,
     category,
     is_float,
+    is_low,
     is_tensor,
     promote,
     promoted,
+    scaled,
     wide,
 )
 from aotc.frontends.pytorch.torch_refusals import Unsupported
@@ -82,16 +85,6 @@ def _named(module: Any, names: str, prefix: str = "", there: str = "") -> Functi
     return {prefix + name: getattr(module, there + name) for name in names.split()}
 
 
-def _exact(function: Callable[..., Array], *values: Any) -> Array:
-    """Return a function that leaves integers integers."""
-    return function(*promoted(*values))
-
-
-def _fraction(function: Callable[[Array], Array], x: Array) -> Array:
-    """Return a function that leaves integers as they are."""
-    return function(x) if is_float(x) else x
-
-
 _of_one(
     floats,
     {
@@ -128,7 +121,8 @@ _of_one(
     },
 )
 _of_one(
-    _fraction, {"ceil": jnp.ceil, "floor": jnp.floor, "trunc fix": jnp.trunc, "round": jnp.round}
+    lambda function, x: function(x) if is_float(x) else x,
+    {"ceil": jnp.ceil, "floor": jnp.floor, "trunc fix": jnp.trunc, "round": jnp.round},
 )
 
 
@@ -146,8 +140,9 @@ def round_to(self: Array, decimals: int) -> Array:
     return rounded(scaled, self)
 
 
-def _times(a: Array, b: Array, alpha: Number) -> Array:
-    return b if isinstance(alpha, int) and alpha == 1 else b * as_dtype(alpha, b.dtype)
+def _times(b: Array, alpha: Number, dtype: DType) -> Array:
+    """Return b times alpha, which is rounded to the tensors' dtype."""
+    return b if isinstance(alpha, int) and alpha == 1 else b * as_dtype(alpha, dtype)
 
 
 @op("add.Tensor", "add.Scalar")
@@ -155,24 +150,19 @@ def add(self: Array, other: Any, alpha: Number = 1) -> Array:
     a, b = promoted(self, other)
     if a.dtype == bool:
         return a | b if alpha else a
-    return rounded(lambda a, b: a + _times(a, b, alpha), a, b)
+    return rounded(lambda x, y: x + _times(y, alpha, a.dtype), a, b)
 
 
 @op("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
 def sub(self: Array, other: Any, alpha: Number = 1) -> Array:
-    return rounded(lambda a, b: a - _times(a, b, alpha), *promoted(self, other))
-
-
-@op("rsub.Scalar", "rsub.Tensor")
-def rsub(self: Array, other: Any, alpha: Number = 1) -> Array:
     a, b = promoted(self, other)
-    return rounded(lambda a, b: b - _times(b, a, alpha), a, b)
+    return rounded(lambda x, y: x - _times(y, alpha, a.dtype), a, b)
 
 
 @op("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
 def mul(self: Array, other: Any) -> Array:
-    a, b = promoted(self, other)
-    return a & b if a.dtype == bool else a * b
+    a, b = scaled(self, other)
+    return a & b if a.dtype == bool else rounded(jnp.multiply, a, b)
 
 
 @op(
@@ -180,6 +170,9 @@ def mul(self: Array, other: Any) -> Array:
     *("true_divide.Tensor", "true_divide.Scalar"),
 )
 def div(self: Array, other: Any) -> Array:
+    a, b = scaled(self, other)
+    if a.dtype != b.dtype:
+        return rounded(divided, *_alike(a, b))
     return floats(lax.div, *_alike(*as_float(self, other)))
 
 
@@ -191,20 +184,22 @@ def _alike(a: Array, b: Array) -> tuple[Array, ...]:
 def div_mode(self: Array, other: Any, rounding_mode: str | None = None) -> Array:
     if rounding_mode is None:
         return div(self, other)
-    a, b = promoted(self, other)
-    if rounding_mode == "floor":
-        return rounded(_floor_divide, a, b)
-    if rounding_mode != "trunc":
+    if rounding_mode not in ("floor", "trunc"):
         raise Unsupported(f"rounding_mode {rounding_mode!r}")
-    a, b = _alike(a, b)
-    return rounded(lambda a, b: jnp.trunc(a / b), a, b) if is_float(a) else lax.div(a, b)
+    a, b = _alike(*scaled(self, other))
+    divide = _floor_divide if rounding_mode == "floor" else _truncated
+    # Torch rounds each step, but not if the divisor is a number.
+    return divide(a, b) if a.dtype == b.dtype else rounded(divide, a, b)
+
+
+def _truncated(a: Array, b: Array) -> Array:
+    return jnp.trunc(divided(a, b)) if is_float(a) else lax.div(a, b)
 
 
 def _floor_divide(a: Array, b: Array) -> Array:
     """For floats as in torch, which takes care of quotients that round up to the next integer."""
     if category(a.dtype) < 2:
         return jnp.floor_divide(a, b)
-    a, b = jnp.broadcast_arrays(a, b)
     rest = lax.rem(a, b)
     quotient = (a - rest) / b
     quotient = jnp.where((rest != 0) & ((b < 0) != (rest < 0)), quotient - 1, quotient)
@@ -228,23 +223,15 @@ def _fixed_power(base: Array, exponent: float) -> Array:
         if exponent < 0:
             raise Unsupported("integers to negative integer powers")
         return lax.integer_pow(base, int(exponent))
+    if base.dtype == jnp.bfloat16 and exponent in (3, -2):  # torch rounds twice
+        return base * base * base if exponent == 3 else 1 / (base * base)
     if abs(exponent) <= 4 and exponent == int(exponent):
         return rounded(lambda x: lax.integer_pow(x, int(exponent)), base)
     if exponent == 0.5:
         return rounded(jnp.sqrt, base)
     if exponent == -0.5:
         return rounded(lambda x: 1 / jnp.sqrt(x), base)
-    return rounded(lambda x: jnp.power(x, jnp.asarray(exponent, x.dtype)), base)
-
-
-def _xlog1py(a: Array, b: Array) -> Array:
-    return jnp.where(jnp.isnan(b), b, jnp.where(a == 0, 0, a * jnp.log1p(b)))
-
-
-@op("heaviside")
-def heaviside(self: Array, values: Array) -> Array:
-    a, b = promoted(self, values)
-    return jnp.where(a == 0, b, (a > 0).astype(b.dtype))
+    return rounded(jnp.power, base, as_dtype(exponent, base.dtype))
 
 
 @op("isclose")
@@ -252,13 +239,26 @@ def isclose(
     self: Array, other: Array, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
     a, b = promoted(self, other)
+    if is_low(a.dtype):
+        far = jnp.abs(a - b)
+        close = jnp.isfinite(far) & (far <= add(jnp.abs(mul(b, rtol)), atol))
+        return close | jnp.isclose(a, b, 0, 0, equal_nan)
     return jnp.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
-@op("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
-def xlogy(self: Any, other: Any) -> Array:
-    x, y = as_float(self, other)
-    return jnp.where(jnp.isnan(y), y, jnp.where(x == 0, 0, x * jnp.log(y)))
+def _product(log: Callable[..., Array], *values: Any) -> Array:
+    """Return x log(y), whose logarithm is rounded as well."""
+    x, y = as_float(*values)
+    return jnp.where(jnp.isnan(y), y, jnp.where(x == 0, 0, x * log(y)))
+
+
+_of_two(
+    _product,
+    {
+        "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self": jnp.log,
+        "special_xlog1py special_xlog1py.other_scalar special_xlog1py.self_scalar": jnp.log1p,
+    },
+)
 
 
 def between(a: Array, b: Array, weight: Any) -> Array:
@@ -270,17 +270,12 @@ def between(a: Array, b: Array, weight: Any) -> Array:
 @op("lerp.Scalar", "lerp.Tensor")
 def lerp(self: Array, end: Array, weight: Any) -> Array:
     a, b = promoted(self, end)
-    return rounded(between, a, b, as_dtype(weight, a.dtype))
-
-
-@op("addcmul")
-def addcmul(self: Array, tensor1: Array, tensor2: Array, value: Number = 1) -> Array:
-    a, b, c = promoted(self, tensor1, tensor2)
-    return rounded(lambda a, b, c: a + value * b * c, a, b, c).astype(a.dtype)
+    dtype = a.dtype if is_tensor(weight) else wide(a.dtype)
+    return rounded(between, a, b, as_dtype(weight, dtype))
 
 
 _of_two(
-    _exact,
+    lambda function, *values: function(*promoted(*values)),
     {
         "eq.Tensor eq.Scalar": jnp.equal,
         "ne.Tensor ne.Scalar not_equal.Tensor not_equal.Scalar": jnp.not_equal,
@@ -300,7 +295,7 @@ _of_two(
         "bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Tensor_Scalar": jnp.left_shift,
         "bitwise_right_shift.Tensor bitwise_right_shift.Scalar": jnp.right_shift,
         "bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor_Scalar": jnp.right_shift,
-        **_named(jnp, "nextafter gcd lcm fmax fmin"),
+        **_named(jnp, "nextafter gcd lcm fmax fmin logical_and logical_or logical_xor"),
         "maximum max.other": jnp.maximum,
         "minimum min.other": jnp.minimum,
     },
@@ -311,11 +306,7 @@ _of_two(
         "atan2 arctan2": jnp.arctan2,
         **_named(jnp, "hypot logaddexp logaddexp2"),
         "copysign.Tensor copysign.Scalar": jnp.copysign,
-        "special_xlog1py special_xlog1py.other_scalar special_xlog1py.self_scalar": _xlog1py,
     },
-)
-_of_two(
-    lambda function, *values: function(*values), _named(jnp, "logical_and logical_or logical_xor")
 )
 _of_two(
     lambda function, *values: rounded(function, *promoted(*values)),
@@ -331,25 +322,15 @@ def clamp(self: Array, min: Any = None, max: Any = None) -> Array:
     bounds = [bound for bound in (min, max) if bound is not None]
     dtype = promote(self, *bounds)
     result = as_dtype(self, dtype)
-    if min is not None:
-        result = jnp.maximum(result, as_dtype(min, dtype))
-    if max is not None:
-        result = jnp.minimum(result, as_dtype(max, dtype))
-    return result
+    result = result if min is None else jnp.maximum(result, as_dtype(min, dtype))
+    return result if max is None else jnp.minimum(result, as_dtype(max, dtype))
 
 
 @op("nan_to_num")
 def nan_to_num(
     self: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Array:
-    if not is_float(self):
-        return self
     return jnp.nan_to_num(self, nan=nan or 0.0, posinf=posinf, neginf=neginf)
-
-
-@op("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
-def where(condition: Array, self: Any, other: Any) -> Array:
-    return jnp.where(condition.astype(bool), *promoted(self, other))
 
 
 op.table(
@@ -358,8 +339,18 @@ op.table(
         "isreal": lambda self: (
             jnp.imag(self) == 0 if category(self.dtype) == 3 else jnp.ones(self.shape, bool)
         ),
+        "addcmul": lambda self, tensor1, tensor2, value=1: rounded(
+            lambda a, b, c: a + value * b * c, *promoted(self, tensor1, tensor2)
+        ),
         "addcdiv": lambda self, tensor1, tensor2, value=1: floats(
-            lambda a, b, c: a + value * (b / c), self, tensor1, tensor2
+            lambda a, b, c: a + divided(value * b, c), self, tensor1, tensor2
+        ),
+        "heaviside": lambda self, values: jnp.where(
+            self == 0, values, (self > 0).astype(values.dtype)
+        ),
+        "rsub.Scalar rsub.Tensor": lambda self, other, alpha=1: sub(other, self, alpha),
+        "where.self where.ScalarOther where.ScalarSelf where.Scalar": (
+            lambda condition, self, other: jnp.where(condition.astype(bool), *promoted(self, other))
         ),
         "clamp_min clamp_min.Tensor": lambda self, min: clamp(self, min),
         "clamp_max clamp_max.Tensor": lambda self, max: clamp(self, None, max),
@@ -414,33 +405,26 @@ def softplus(self: Array, beta: Number = 1, threshold: Number = 20) -> Array:
     return rounded(apply, self)
 
 
-@op("softshrink")
-def softshrink(self: Array, lambd: Number = 0.5) -> Array:
-    lower = jnp.where(self < -lambd, self + lambd, self * 0)
-    return jnp.where(self > lambd, self - lambd, lower)
-
-
 @op("logit", "special_logit")
 def logit(self: Array, eps: float | None = None) -> Array:
-    def apply(x: Array) -> Array:
-        if eps is not None:
-            # With eps over a half the bounds cross, and torch asks for the lower one first.
-            x = jnp.where(x < eps, eps, jnp.minimum(x, 1 - eps))
-        return jnp.log(x / (1 - x))
-
-    return floats(apply, self)
-
-
-@op("glu")
-def glu(self: Array, dim: int = -1) -> Array:
-    a, b = jnp.split(self, 2, axis=dim)
-    return rounded(lambda a, b: a * jax.nn.sigmoid(b), a, b)
+    (x,) = as_float(self)
+    if eps is not None:
+        # With eps over a half the bounds cross, and torch asks for the lower one first.
+        low = as_dtype(eps, x.dtype)
+        x = jnp.where(x < low, low, jnp.minimum(x, 1 - low))
+    return jnp.log(x / (1 - x))
 
 
 op.table(
     {
         "gelu": lambda self, approximate="none": rounded(
             lambda x: jax.nn.gelu(x, approximate=approximate == "tanh"), self
+        ),
+        "glu": lambda self, dim=-1: rounded(
+            lambda a, b: a * jax.nn.sigmoid(b), *jnp.split(self, 2, axis=dim)
+        ),
+        "softshrink": lambda self, lambd=0.5: jnp.where(
+            self > lambd, self - lambd, jnp.where(self < -lambd, self + lambd, self * 0)
         ),
         "selu": lambda self: elu(
             self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -455,7 +439,7 @@ op.table(
             (self >= -lambd) & (self <= lambd), jnp.zeros_like(self), self
         ),
         "threshold": lambda self, threshold, value: jnp.where(
-            self <= threshold, as_dtype(value, self.dtype), self
+            self.astype(wide(self.dtype)) <= threshold, as_dtype(value, self.dtype), self
         ),
     }
 )
@@ -467,11 +451,8 @@ op.table(
 @op("angle")
 def angle(self: Array) -> Array:
     (value,) = as_float(self)
-    return (
-        jnp.where(jnp.isnan(value), value, jnp.angle(value))
-        if is_float(value)
-        else jnp.angle(value)
-    )
+    found = jnp.angle(value)
+    return jnp.where(jnp.isnan(value), value, found) if is_float(value) else found
 
 
 op.table(

@@ -36,7 +36,9 @@ def _inverse(scale: Any, dtype: Any) -> Any:
 
 def _clamped(x: Array, low: Any, high: Any, dtype: Any) -> Array:
     x = jnp.minimum(jnp.maximum(x, low), high)
-    return _as_int32(x) if dtype == jnp.int32 else as_dtype(x, dtype)
+    if dtype == jnp.int32:
+        return _as_int32(x)
+    return as_dtype(x, dtype) if dtype == jnp.uint8 else x.astype(dtype)
 
 
 def _number(value: Any) -> Any:

@@ -287,9 +287,10 @@ def test_effects_are_never_left_out(target: str, outputs: bool, kept: bool) -> N
 LEAF = {"type": None, "context": None, "children_spec": []}
 
 
-def structure(kind: str, context: Any, count: int) -> Any:
+def structure(kind: str, context: Any, count: int, *fields: str) -> Any:
     spec = {"type": kind, "context": context, "children_spec": [LEAF] * count}
-    return torch_results.read_structure(json.dumps([1, spec]), range(count), {})
+    named = {"my.Out": torch_schema.NamedTupleFields(fields)}
+    return torch_results.read_structure(json.dumps([1, spec]), range(count), named)
 
 
 def test_structures_are_built_as_torch_has_them() -> None:
@@ -301,6 +302,10 @@ def test_structures_are_built_as_torch_has_them() -> None:
     assert structure("a.Class", '["a"]', 2) == (0, 1)
     assert structure("a.Class", '"ab"', 2) == (0, 1)
     assert structure("a.Class", "7", 1) == (0,)
+    out = structure("collections.namedtuple", "my.Out", 2, "scaled", "total")
+    assert (type(out).__name__, out._asdict()) == ("Out", {"scaled": 0, "total": 1})
+    for fields in (["a"], ["a", "a"], ["a", "x)"], ["_a", "b"], ["a", "if"]):
+        error_of(Damaged, structure, "collections.namedtuple", "my.Out", 2, *fields)
 
 
 @pytest.mark.parametrize("limit", ["JSON_BYTES_MAX", "JSON_MARKS_MAX"])

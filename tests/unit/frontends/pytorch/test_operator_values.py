@@ -234,3 +234,55 @@ def test_of_matrices_without_elements_none_has_a_problem() -> None:
         torch_factorizations.cholesky_ex(empty)[1],
     ):
         assert info.tolist() == [0, 0, 0]
+
+
+ROUNDED = [
+    ("mul.Tensor", [0.1650390625, -0.1749267578125], 3.3, [0.54443359375, -0.5771484375]),
+    ("mul.Tensor", [-0.016998291015625, -35.4375], np.float32(3.3), [-0.05609130859375, -116.9375]),
+    ("div.Tensor", [19.5, -0.059600830078125], 3.3, [5.91015625, -0.01806640625]),
+    ("div.Tensor", [0.02960205078125, -44.46875], np.float32(3.3), [0.00897216796875, -13.4765625]),
+    ("add.Tensor", [1.171875], [63.90625], 3.3, [212.125]),
+    ("sub.Tensor", [-20.375, 73.0], [-12.4765625, 0.0], 3.3, [20.8125, 73.0]),
+    ("rsub.Scalar", [25.4375, 0.1439208984375], 0.3, 3.3, [-83.6875, -0.175048828125]),
+    ("div.Tensor_mode", [-33.0, 49.5, 16.5], 3.3, "floor", [-11.0, 15.0, 5.0]),
+    ("div.Tensor_mode", 3.3, [-0.0014123916625976562, 8.0], "floor", [-2340.0, 0.0]),
+    ("div.Tensor_mode", [16.5, -42.90625, -33.0], 3.3, "trunc", [5.0, -13.0, -10.0]),
+    ("div.Tensor_mode", 3.3, [0.0107879638671875, -0.11004638671875], "trunc", [306.0, -30.0]),
+    ("pow.Tensor_Scalar", [0.038665771484375, 14.5859375], 3.3, [2.1755695343017578e-05, 6948.0]),
+    ("special_xlog1py.default", [0.0762939453125], np.float32(3.3), [0.111328125]),
+    ("special_xlog1py.default", 3.3, [1.7001953125, 59.3125], [3.27734375, 13.5234375]),
+    ("addcdiv.default", [-0.8926], [-14976.0], np.float32(3.3), [-4540.0]),
+    ("lerp.Scalar", [-0.020660400390625], [-0.00030612945556640625], 3.3, [0.0465087890625]),
+    ("threshold.default", [3.30078125], 3.3, -3.3, [3.30078125]),
+    ("isclose.default", [35776.0], [-38016.0], 3.3, 0.0, [0.0]),
+    ("logit.default", [0.045074462890625, 0.5908203125], 0.4, [-0.40576171875, 0.36767578125]),
+    ("logical_and.default", [56.84375], np.float32(1e-9), [0.0]),
+]
+"""Of float16, where a step more or less of rounding gives another number."""
+
+
+@pytest.mark.parametrize("call", ROUNDED, ids=lambda call: f"{call[0]}-{type(call[2]).__name__}")
+def test_shorter_floats_are_rounded_where_torch_rounds(call: Any) -> None:
+    name, *given, expected = call
+    arguments = [
+        jnp.asarray(value, jnp.float16 if isinstance(value, list) else value.dtype)
+        if isinstance(value, list | np.generic)
+        else value
+        for value in given
+    ]
+    assert made(f"aten.{name}", *arguments).tolist() == expected
+
+
+def test_a_cube_of_bfloat16_is_rounded_twice() -> None:
+    cube = made("aten.pow.Tensor_Scalar", jnp.asarray([-0.0238037109375], jnp.bfloat16), 3)
+    assert cube.tolist() == [-1.3530254364013672e-05]
+
+
+def test_floats_beyond_short_integers_wrap() -> None:
+    x = jnp.asarray([300.0, -300.0, 40000.0, 128.0, -129.0])
+    for dtype, expected in (
+        (np.int8, [44, -44, 64, -128, 127]),
+        (np.uint8, [44, 212, 64, 128, 127]),
+        (np.int16, [300, -300, -25536, 128, -129]),
+    ):
+        assert made("aten._to_copy.default", x, dtype=np.dtype(dtype)).tolist() == expected

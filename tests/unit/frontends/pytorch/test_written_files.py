@@ -102,6 +102,7 @@ def test_sizes_may_be_dimensions_of_jax() -> None:
     with pytest.raises(CaptureError) as caught:
         jax.export.export(jax.jit(model.function))({}, *given)
     assert caught.value.code == "AOTC-E844", "a fraction of sizes that vary"
+    assert "export with fixed sizes" in str(caught.value.findings[0].hint)
     convolutions = read("convolutions")
     weights = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in convolutions.weights.items()}
     (batch,) = jax.export.symbolic_shape("b")
