@@ -55,10 +55,34 @@ def f(x):
         ("x = x * (2 if x.shape[0] != 8 else 3)", "asks whether batch == 8"),
         ("x = x + sum(x[i] for i in range(x.shape[0]))", "needs the size as a number"),
         ("x = x + np.ones(int(x.shape[0]), np.float32)[:, None]", "needs the size as a number"),
+        # Tables and texts: nothing is compared, since the hash of a symbolic size is no number's.
+        ("x = x * {12: 2.0, 40: 3.0}.get(x.shape[0], 1.0)", "uses batch as a key"),
+        ("x = x * (2 if x.shape[0] + 1 in {12, 48} else 3)", "uses batch + 1 as a key"),
+        ("x = x * {(12, 4): 2.0}.get(x.shape, 1.0)", "uses batch as a key"),
+        ("x = x * collections.Counter({12: 2})[x.shape[0]]", "uses batch as a key"),
+        ("x = x * {Key(12): 2.0}.get(Key(x.shape[0]), 1.0)", "uses batch as a key"),
+        ("x = x * (2 if str(x.shape[0]) == '12' else 3)", "writes batch as text"),
+        ("x = x * (2 if f'{x.shape}' == '(12, 4)' else 3)", "writes batch as text"),
+        ("x = x * (2 if repr(2 * x.shape[0]) == '24' else 3)", "writes 2*batch as text"),
+        # What comes first is told, although jax cannot go on later.
+        (
+            "x = jax.lax.associative_scan(jnp.add, x * {12: 2}.get(x.shape[0], 1))",
+            "uses batch as a key",
+        ),
+        # Numbers by other ways than int().
+        ("x = x * np.hanning(x.shape[0] + 2)[1]", "needs the size as a number"),
+        ("x = x * np.array([1.0, 2.0] * 64, np.float32)[x.shape[0]]", "needs the size as a number"),
+        ("x = x * [1.0, 2.0][x.shape[0] & 1]", "needs the size as a number"),
+        ("x = x * math.sqrt(x.shape[0])", "needs the size as a number"),
+        ("x = x * (2 if x.shape[0] / 2 > 6 else 3)", "needs the size as a number"),
+        ("x = x * (2 if f'{x.shape[0]:d}' == '12' else 3)", "needs the size as a number"),
     ],
 )
 def test_decision_by_size_is_told_with_its_line(capture: Capture, line: str, reason: str) -> None:
-    f = capture(f"def f(x):\n    {line}\n    return x\n", BATCHED).f
+    source = "import collections, dataclasses, math\n"
+    source += "@dataclasses.dataclass(frozen=True)\nclass Key:\n    size: object\n"
+    source += f"def f(x):\n    {line}\n    return x\n"
+    f = capture(source, BATCHED).f
     assert f.specialized.keys() == {"batch"}
     assert f.specialized["batch"] == f"f in program.py {reason}"
     assert f.lines.decisions["batch"].file == "program.py"
@@ -70,6 +94,8 @@ def test_decision_by_size_is_told_with_its_line(capture: Capture, line: str, rea
     [
         *("if x.shape[0] > 64: x = x * 2", "if x.shape[0] == 0: x = x * 2", "x = x / x.shape[0]"),
         *("x = x + jnp.arange(x.shape[0])[:, None]", "x = x * (2 if x.shape[1] == 4 else 3)"),
+        "x = jax.jit(lambda x, n: x * n, static_argnums=1)(x, x.shape[0])",
+        "x = x * (2 if str(x.shape[1]) == '4' else {5: 1}[x.shape[1]])",
     ],
 )
 def test_questions_answered_alike_specialise_nothing(capture: Capture, line: str) -> None:
