@@ -281,10 +281,10 @@ def questions(note: Callable[[FrameType, str], None], root: Path) -> Iterator[No
 
 
 def _asking(frame: FrameType, skipped: str = "") -> FrameType:
-    """Return the innermost frame that is neither Python's, nor a dataclass's, nor of `skipped`."""
+    """Return the innermost frame that is neither Python's, nor made by it, nor of `skipped`."""
     while frame.f_back is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
-        is_made = file == "<string>" and name.startswith("__")
+        is_made = file.startswith("<") and name.startswith("__")
         if not (is_made or file == skipped or project_files.is_of_python(file)):
             break
         frame = frame.f_back

@@ -1,12 +1,13 @@
 """All sizes at once: axes by inference, programs that decide by a size, modules for any size."""
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 
 from aotc.check.trial_records import plan_file
-from aotc.pipeline.build_notes import counted
+from aotc.pipeline.build_notes import counted, specialized
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 
 TWO = """
@@ -162,10 +163,27 @@ def test_unfit_axes_are_refused(capture: Capture, policy: str, result: str, foun
 
 
 def test_axes_are_found_by_trial_where_jax_needs_the_size(capture: Capture) -> None:
-    source = "def f(x):\n    return jnp.linalg.svd(x @ x.T, compute_uv=False)\n"
+    line = "    y = jax.lax.associative_scan(jnp.add, x)\n"
+    source = f"def f(x):\n{line}    return y * {{12: 2}}.get(x.shape[0], 1)\n"
+    captured = capture(source, BATCHED)
+    assert captured.f.outputs[0].shape == ("batch", 4)
+    assert captured.f.specialized == {}
+    (note,) = specialized(captured.program)
+    number = 1 + (IMPORTS + source).splitlines(keepends=True).index(line)
+    assert f"program.py:{number}: NotImplementedError" in note
+    assert note.endswith("; decisions by batch after it were not seen")
+
+
+def test_a_library_may_keep_caches_by_sizes(capture: Capture, tmp_path: Path) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "caches.py").write_text(
+        "SEEN = {}\ndef remember(n):\n    SEEN[n] = f'a size of {n}'\n"
+    )
+    source = "import importlib\ncaches = importlib.import_module('site-packages.caches')\n"
+    source += "def f(x):\n    caches.remember(x.shape[0])\n    return x\n"
     f = capture(source, BATCHED).f
-    assert f.outputs[0].shape == ("batch",)
-    assert f.specialized == {}
+    assert (f.specialized, f.undetermined) == ({}, {})
 
 
 def test_a_module_for_all_sizes_takes_every_leaf(capture: Capture) -> None:
