@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from aotc.base.codes import FAMILIES, Family, codes, family_in
+from aotc.base.codes import FAMILIES, Family, codes
 from aotc_runtime.base.codes import Cause, readable
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "errors.md"
@@ -52,6 +52,11 @@ EXIT_CODES = {
 def page() -> str:
     """Return the whole page."""
     return HEAD + "".join(_exit_codes()) + TAIL + "".join(map(_section, _families()))
+
+
+def family_in(code: str) -> Family:
+    """Return the family of a code of the catalogue."""
+    return next(family for family in FAMILIES if code.startswith(family.prefixes))
 
 
 def _families() -> list[Family]:

@@ -63,11 +63,6 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-def family_in(code: str) -> Family:
-    """Return the family of a code of the catalogue."""
-    return next(family for family in FAMILIES if code.startswith(family.prefixes))
-
-
 @cache
 def own_codes() -> Mapping[str, Code]:
     """Return the codes that only the toolchain has."""

@@ -8,9 +8,12 @@ import dataclasses
 import importlib
 import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partialmethod
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import jax
@@ -19,6 +22,7 @@ import numpy as np
 
 from aotc.base.constants import CONSTANTS_AS_ARGUMENTS, CPU_DEVICES
 from aotc.base.errors import refusal
+from aotc.capture import project_files
 from aotc.compile.mlir import mlir_context
 
 
@@ -94,13 +98,7 @@ _CONSTANTS = (
 def constants_are_arguments() -> bool:
     """Return whether jax takes closed-over arrays for arguments in this process."""
     with _private(_CONSTANTS):
-        from jax._src import core
-        from jax._src.array import ArrayImpl
-        from jax._src.interpreters import mlir
-
-        is_so = bool(jax.config.jax_use_simplified_jaxpr_constants)
-        is_so &= ArrayImpl in core.literalable_types
-        return is_so and mlir.LoweringParameters().hoist_constants_as_args
+        return bool(jax.config.jax_use_simplified_jaxpr_constants)
 
 
 def take_options(variables: Mapping[str, str]) -> None:
@@ -144,11 +142,6 @@ def without_trace_cache() -> Iterator[None]:
         state = config.jax_xla_profile_version
     with state(next(_anew)):
         yield
-
-
-def equations(jaxpr: Any) -> Iterator[Any]:
-    """Yield the equations of a jaxpr and of its nested jaxprs, outermost first."""
-    return (chain[0] for chain in equations_within(jaxpr))
 
 
 type Chain = tuple[Any, ...]
@@ -233,39 +226,32 @@ def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
             yield str(chain[0].params["dim"]), chain
 
 
-@dataclass(frozen=True, slots=True)
-class Equality:
-    """Two sizes that may or may not be equal, and the code outside of jax.export that compares."""
-
-    file: str
-    line: int
-    function: str
-    text: str
+_READINGS = dict.fromkeys(("__str__", "__repr__"), "writes {} as text")
+_READINGS["__hash__"] = "uses {} as a key"
 
 
 @contextmanager
-def undecided_equalities(found: list[Equality]) -> Iterator[None]:
-    """Record comparisons of symbolic sizes that give "no" although sizes decide.
+def questions(note: Callable[[FrameType, str], None], root: Path) -> Iterator[None]:
+    """Note the code that asks what depends on a symbolic size, but gets an answer nevertheless.
 
-    jax cannot raise there, unlike for `<` and `>`.
+    That is "no" for an equality that sizes decide, a key of a table, or text: jax cannot raise
+    there, unlike for `<` and `>`. Keys and texts count in the program's own files only: libraries
+    keep caches by sizes. `note` takes the frame, and what it does: "asks whether n == 8".
     """
-    with _private("shape_poly._DimExpr.__eq__"):
+    with _private("shape_poly._DimExpr.{__eq__, __hash__, __str__, __repr__}"):
         from jax._src.export import shape_poly
 
         kind = shape_poly._DimExpr
-        equal = kind.__eq__
+        before = {name: getattr(kind, name) for name in ("__eq__", *_READINGS)}
         bounds = shape_poly._bounds_decision
         best = shape_poly.BoundsPrecision.BEST
     is_asking = False
 
-    def noted(self: Any, other: Any) -> bool:
+    def compared(self: Any, other: Any) -> bool:
         nonlocal is_asking
-        answer = bool(equal(self, other))
+        answer = bool(before["__eq__"](self, other))
         if answer or is_asking:
             return answer
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename == shape_poly.__file__:
-            frame = frame.f_back
         is_asking = True
         try:
             low, high = bounds(self - other, best)
@@ -274,16 +260,35 @@ def undecided_equalities(found: list[Equality]) -> Iterator[None]:
         finally:
             is_asking = False
         if low <= 0 <= high:
-            text = f"{self} == {other}"
-            code = frame.f_code
-            found.append(Equality(code.co_filename, frame.f_lineno, code.co_qualname, text))
+            frame = _asking(sys._getframe(1), shape_poly.__file__)
+            note(frame, f"asks whether {self} == {other}")
         return answer
 
-    kind.__eq__ = noted
+    def read(self: Any, name: str) -> Any:
+        frame = _asking(sys._getframe(1))
+        if project_files.is_own(frame.f_code.co_filename, root):
+            note(frame, _READINGS[name].format(before["__str__"](self)))
+        return before[name](self)
+
     try:
+        kind.__eq__ = compared
+        for name in _READINGS:
+            setattr(kind, name, partialmethod(read, name))
         yield
     finally:
-        kind.__eq__ = equal
+        for name, method in before.items():
+            setattr(kind, name, method)
+
+
+def _asking(frame: FrameType, skipped: str = "") -> FrameType:
+    """Return the innermost frame that is neither Python's, nor made by it, nor of `skipped`."""
+    while frame.f_back is not None:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        is_made = file.startswith("<") and name.startswith("__")
+        if not (is_made or file == skipped or project_files.is_of_python(file)):
+            break
+        frame = frame.f_back
+    return frame
 
 
 @contextmanager

@@ -140,7 +140,7 @@ def layers(jaxpr: Any, known: Collection[str]) -> dict[str, int]:
 
 def control_flow(jaxpr: Any) -> ControlFlow:
     """Count the control flow that a jaxpr and its nested ones leave to run time."""
-    equations = list(jax_private.equations(jaxpr))
+    equations = [chain[0] for chain in jax_private.equations_within(jaxpr)]
     names = Counter(equation.primitive.name for equation in equations)
     branches = sum(len(e.params["branches"]) for e in equations if e.primitive.name == "cond")
     return ControlFlow(

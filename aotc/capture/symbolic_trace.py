@@ -8,15 +8,17 @@ something that jax cannot express without knowing the size.
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import jax
+import numpy as np
 from jax import export
 
-from aotc.capture import jax_private, trace_refusals, user_exceptions
+from aotc.capture import jax_private, project_files, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
 from aotc.compile.mlir import mlir_context
 from aotc_runtime.base import first_line
@@ -32,8 +34,8 @@ type Shapes = tuple[Sequence[Any], Sequence[Any]]
 type ShapesOf = Callable[[FlatCall, Any], Shapes]
 
 _COMPARISON = re.compile(r"comparison '(.+)' (\S+) '(.+)' is inconclusive")
-_NEEDS_NUMBER = re.compile(r"context that requires a constant|'_DimExpr' object")
-"""Messages of jax when int() or range() is called with a symbolic size."""
+_OPERATORS = ("jax/_src/export/shape_poly.py", "jax/_src/core.py")
+"""Files of jax that raise where a program uses a size, or an array of one, as a number."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -91,10 +93,12 @@ def analyze(
         reason = f"jax does not take the range or the relations: {first_line(error)}"
         return Symbolic(None, undetermined=dict.fromkeys(accepted, reason))
     shapes, failure, counted = _evaluate(call_at, shapes_of, sizes, root)
+    written = None
     if shapes is not None:
-        shapes = (_inputs(call_at, shapes_of, accepted, relations) or shapes[0], shapes[1])
-    if failure is None and shapes is not None:
-        return Symbolic((_written(shapes[0]), _written(shapes[1])), counted=counted)
+        inputs = _inputs(call_at, shapes_of, accepted, relations) or shapes[0]
+        written = (_written(inputs), _written(shapes[1]))
+    if failure is None:
+        return Symbolic(written, counted=counted)
     specialized: dict[str, Specialized] = {}
     undetermined: dict[str, str] = {}
     for name, known in accepted.items():
@@ -104,10 +108,9 @@ def analyze(
             specialized[name] = found
         elif found is not None:
             undetermined[name] = found
-    if failure is not None and not specialized and not undetermined:
+    if not specialized and not undetermined:
         undetermined = dict.fromkeys(accepted, str(failure))
     # A program that only asks whether two sizes are equal traces; that it asked is what counts.
-    written = None if shapes is None else (_written(shapes[0]), _written(shapes[1]))
     return Symbolic(None if specialized else written, specialized, undetermined, counted)
 
 
@@ -121,11 +124,9 @@ def _inputs(
     weaker = [text for text in relations if " == " not in text]
     if len(weaker) == len(relations):
         return None
-    try:
-        inputs, _ = shapes_of(call_at(symbols(known, weaker)), ())
-    except Exception:  # noqa: BLE001 - the user's code, or jax, for whatever reason
-        return None
-    return inputs
+    with suppress(Exception):  # of the user's code, or of jax, for whatever reason
+        return shapes_of(call_at(symbols(known, weaker)), ())[0]
+    return None
 
 
 def symbols(accepted: Mapping[str, Dimension], relations: Sequence[str]) -> dict[str, Any]:
@@ -133,8 +134,6 @@ def symbols(accepted: Mapping[str, Dimension], relations: Sequence[str]) -> dict
 
     Raises ValueError for constraints that jax does not take.
     """
-    if not accepted:
-        return {}
     constraints = list(relations)
     for name, known in accepted.items():
         constraints += [f"{name} >= {known.smallest}", f"{name} <= {known.largest}"]
@@ -181,26 +180,28 @@ def _evaluate(
 
     The last maps dimensions to lines that compute with their size.
     """
-    equalities: list[jax_private.Equality] = []
+    asked: list[Specialized] = []
+
+    def note(frame: FrameType, does: str) -> None:
+        file = frame.f_code.co_filename
+        if not asked and user_exceptions.is_users(file):
+            place = user_exceptions.place(file, frame.f_lineno, root)
+            asked.append(_specialized(place, frame.f_code.co_qualname, does))
+
     try:
-        with _unfiltered(), jax_private.undecided_equalities(equalities):
+        with _unfiltered(), jax_private.questions(note, root):
             call = call_at(sizes)
             leaves = [leaf.data for leaf in call.leaves]
             traced, results = jax.make_jaxpr(call, return_shape=True)(*leaves)
             shapes = shapes_of(call, results)
     except Exception as error:  # noqa: BLE001 - the user's code, or jax, for whatever reason
-        return None, _failure(error, root), {}
+        return None, next(iter(asked), None) or _failure(error, root), {}
     counted: dict[str, str] = {}
     for size, chain in jax_private.counted_sizes(traced.jaxpr):
         for name in _NAME.findall(size):
             if name in sizes:
                 counted.setdefault(name, trace_refusals.own_line(chain, root))
-    for equality in equalities:
-        if user_exceptions.is_users(equality.file):
-            place = user_exceptions.place(equality.file, equality.line, root)
-            found = _specialized(place, equality.function, f"asks whether {equality.text}")
-            return shapes, found, counted
-    return shapes, None, counted
+    return shapes, next(iter(asked), None), counted
 
 
 def _specialized(place: str, function: str, does: str) -> Specialized:
@@ -213,19 +214,24 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
     if isinstance(error, AotcError):  # of a model file: its place is no line of the program
         first = error.findings[0]
         return f"{first.where}: {first.title} ({first.found})"
-    known = user_exceptions.user_place(error, root)
-    line, function = known or ("an unknown line", "a function")
+    line, function = user_exceptions.user_place(error, root) or ("an unknown line", "a function")
     frames = traceback.extract_tb(error.__traceback__)[::-1]
-    asking = next((f for f in frames if not f.filename.endswith("shape_poly.py")), None)
-    is_users = asking is not None and user_exceptions.is_users(asking.filename)
+    asking = next((f.filename for f in frames if not _is_helper(f.filename)), None)
+    is_users = asking is not None and user_exceptions.is_users(asking)
     if compared := _COMPARISON.search(str(error)):
         asked = " ".join(compared.groups())
         if not is_users:
             return f"{line} makes jax ask whether {asked}"
         return _specialized(line, function, f"asks whether {asked}")
-    if is_users and _NEEDS_NUMBER.search(str(error)):
+    if is_users:
         return _specialized(line, function, "needs the size as a number")
     return f"{line}: {type(error).__name__}: {first_line(error)}"
+
+
+def _is_helper(file: str) -> bool:
+    """Return whether code in a file only passes a size on: its caller may be the user, or jax."""
+    is_numpys = file.startswith(np.__path__[0])
+    return is_numpys or file.endswith(_OPERATORS) or project_files.is_of_python(file)
 
 
 @contextmanager

@@ -86,7 +86,8 @@ def specialized(program: CapturedProgram) -> Iterator[str]:
         for dimension, reason in entry_point.undetermined.items():
             yield (
                 f"the axes of {name} that carry {dimension} were found by trial, since jax cannot "
-                f"trace it at all sizes at once: {reason}"
+                f"trace it at all sizes at once: {reason}; decisions by {dimension} after it were "
+                "not seen"
             )
 
 

@@ -332,7 +332,7 @@ def restored_weights(
     orders = {} if captured.model is None else captured.model.orders
     found: dict[str, Array] = {}
     for each in _records(name, captured):
-        scheme = _scheme_of(each)
+        scheme = Scheme(each.dtype, each.contracted, each.group)
         scale = written[each.scale] if each.scale else np.ones((), np.float32)
         numbers = restored(written[each.values], scale, scheme)
         array = dequantize(numbers, scheme, jnp.dtype(each.was))
@@ -364,7 +364,3 @@ def written_wrongly(
 def _records(name: str, captured: CapturedEntryPoint) -> Iterator[QuantizedWeight]:
     known = () if captured.precision is None else captured.precision.quantized
     return (each for each in known if each.set == name)
-
-
-def _scheme_of(weight: QuantizedWeight) -> Scheme:
-    return Scheme(weight.dtype, weight.contracted, weight.group)

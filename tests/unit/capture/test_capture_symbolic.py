@@ -1,12 +1,13 @@
 """All sizes at once: axes by inference, programs that decide by a size, modules for any size."""
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 
 from aotc.check.trial_records import plan_file
-from aotc.pipeline.build_notes import counted
+from aotc.pipeline.build_notes import counted, specialized
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 
 TWO = """
@@ -55,10 +56,34 @@ def f(x):
         ("x = x * (2 if x.shape[0] != 8 else 3)", "asks whether batch == 8"),
         ("x = x + sum(x[i] for i in range(x.shape[0]))", "needs the size as a number"),
         ("x = x + np.ones(int(x.shape[0]), np.float32)[:, None]", "needs the size as a number"),
+        # Tables and texts: nothing is compared, since the hash of a symbolic size is no number's.
+        ("x = x * {12: 2.0, 40: 3.0}.get(x.shape[0], 1.0)", "uses batch as a key"),
+        ("x = x * (2 if x.shape[0] + 1 in {12, 48} else 3)", "uses batch + 1 as a key"),
+        ("x = x * {(12, 4): 2.0}.get(x.shape, 1.0)", "uses batch as a key"),
+        ("x = x * collections.Counter({12: 2})[x.shape[0]]", "uses batch as a key"),
+        ("x = x * {Key(12): 2.0}.get(Key(x.shape[0]), 1.0)", "uses batch as a key"),
+        ("x = x * (2 if str(x.shape[0]) == '12' else 3)", "writes batch as text"),
+        ("x = x * (2 if f'{x.shape}' == '(12, 4)' else 3)", "writes batch as text"),
+        ("x = x * (2 if repr(2 * x.shape[0]) == '24' else 3)", "writes 2*batch as text"),
+        # What comes first is told, although jax cannot go on later.
+        (
+            "x = jax.lax.associative_scan(jnp.add, x * {12: 2}.get(x.shape[0], 1))",
+            "uses batch as a key",
+        ),
+        # Numbers by other ways than int().
+        ("x = x * np.hanning(x.shape[0] + 2)[1]", "needs the size as a number"),
+        ("x = x * np.array([1.0, 2.0] * 64, np.float32)[x.shape[0]]", "needs the size as a number"),
+        ("x = x * [1.0, 2.0][x.shape[0] & 1]", "needs the size as a number"),
+        ("x = x * math.sqrt(x.shape[0])", "needs the size as a number"),
+        ("x = x * (2 if x.shape[0] / 2 > 6 else 3)", "needs the size as a number"),
+        ("x = x * (2 if f'{x.shape[0]:d}' == '12' else 3)", "needs the size as a number"),
     ],
 )
 def test_decision_by_size_is_told_with_its_line(capture: Capture, line: str, reason: str) -> None:
-    f = capture(f"def f(x):\n    {line}\n    return x\n", BATCHED).f
+    source = "import collections, dataclasses, math\n"
+    source += "@dataclasses.dataclass(frozen=True)\nclass Key:\n    size: object\n"
+    source += f"def f(x):\n    {line}\n    return x\n"
+    f = capture(source, BATCHED).f
     assert f.specialized.keys() == {"batch"}
     assert f.specialized["batch"] == f"f in program.py {reason}"
     assert f.lines.decisions["batch"].file == "program.py"
@@ -70,6 +95,8 @@ def test_decision_by_size_is_told_with_its_line(capture: Capture, line: str, rea
     [
         *("if x.shape[0] > 64: x = x * 2", "if x.shape[0] == 0: x = x * 2", "x = x / x.shape[0]"),
         *("x = x + jnp.arange(x.shape[0])[:, None]", "x = x * (2 if x.shape[1] == 4 else 3)"),
+        "x = jax.jit(lambda x, n: x * n, static_argnums=1)(x, x.shape[0])",
+        "x = x * (2 if str(x.shape[1]) == '4' else {5: 1}[x.shape[1]])",
     ],
 )
 def test_questions_answered_alike_specialise_nothing(capture: Capture, line: str) -> None:
@@ -136,10 +163,27 @@ def test_unfit_axes_are_refused(capture: Capture, policy: str, result: str, foun
 
 
 def test_axes_are_found_by_trial_where_jax_needs_the_size(capture: Capture) -> None:
-    source = "def f(x):\n    return jnp.linalg.svd(x @ x.T, compute_uv=False)\n"
+    line = "    y = jax.lax.associative_scan(jnp.add, x)\n"
+    source = f"def f(x):\n{line}    return y * {{12: 2}}.get(x.shape[0], 1)\n"
+    captured = capture(source, BATCHED)
+    assert captured.f.outputs[0].shape == ("batch", 4)
+    assert captured.f.specialized == {}
+    (note,) = specialized(captured.program)
+    number = 1 + (IMPORTS + source).splitlines(keepends=True).index(line)
+    assert f"program.py:{number}: NotImplementedError" in note
+    assert note.endswith("; decisions by batch after it were not seen")
+
+
+def test_a_library_may_keep_caches_by_sizes(capture: Capture, tmp_path: Path) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "caches.py").write_text(
+        "SEEN = {}\ndef remember(n):\n    SEEN[n] = f'a size of {n}'\n"
+    )
+    source = "import importlib\ncaches = importlib.import_module('site-packages.caches')\n"
+    source += "def f(x):\n    caches.remember(x.shape[0])\n    return x\n"
     f = capture(source, BATCHED).f
-    assert f.outputs[0].shape == ("batch",)
-    assert f.specialized == {}
+    assert (f.specialized, f.undetermined) == ({}, {})
 
 
 def test_a_module_for_all_sizes_takes_every_leaf(capture: Capture) -> None:
