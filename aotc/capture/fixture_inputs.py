@@ -121,9 +121,8 @@ def fixture_inputs(
                 found[leaf_path] = made = np.asarray(random_keys.data_of(array), dtype)
                 is_integer = jnp.issubdtype(made.dtype, jnp.integer)
                 if is_tried and is_integer and random_keys.impl_of(array) is None:
-                    _require_range(
-                        spec, leaf_path, made.dtype, where, "range-is-missing-for-trials"
-                    )
+                    cause = "range-is-missing-for-trials"
+                    _require_range(spec, leaf_path, made.dtype, where, cause)
         elif path in by_loader:
             found[path] = by_loader[path]
         elif path in plan.initial and path not in (recorded or {}):
@@ -391,9 +390,7 @@ def _draw(
         raise refusal("AOTC-E831", where("seed"), found, cause=cause) from error
 
 
-def _require_range(
-    spec: FixtureSpec, path: str, dtype: np.dtype[Any], where: Where, cause: str
-) -> None:
+def _require_range(spec: FixtureSpec, path: str, dtype: Any, where: Where, cause: str) -> None:
     if path not in spec.ranges:
         hint = f'add `ranges = {{ "{path}" = [lowest, highest] }}`'
         raise refusal("AOTC-E831", where("ranges"), f"{path} {dtype.name}", cause=cause, hint=hint)

@@ -55,9 +55,10 @@ SPECIAL = (NAN, INFINITE, EXTREME)
 
 LOW, HIGH, MIXED, REVERSED, RISING = "low", "high", "mixed", "reversed", "rising"
 
-NAN_ROW, INFINITE_ROW, FILL_ROW = "nan-row", "infinite-row", "fill-row"
+SPECIAL_ROWS = NAN_ROW, INFINITE_ROW = "nan-row", "infinite-row"
+FILL_ROW = "fill-row"
 EQUAL_ROWS = "equal-rows"
-ROWS = (NAN_ROW, INFINITE_ROW, FILL_ROW, EQUAL_ROWS)
+ROWS = (*SPECIAL_ROWS, FILL_ROW, EQUAL_ROWS)
 """Kinds with rows that are like no other row, or like every other one."""
 
 FAR = 1000.0
@@ -88,7 +89,7 @@ class TrialLeaf(Struct, frozen=True):
         is_fixed: Whether every trial passes the sample, such as a mask that the loader passes.
         is_drawn: Whether the sample's numbers are drawn, not recorded or a function's.
         is_made: Whether a function of the user makes the sample, whose keys, and integers without
-            bounds, low and high inputs keep.
+            bounds, low and high inputs keep, and whose booleans low ones do.
         fill: What pads it.
         fixed_axes: Whether each axis carries no dimension.
     """
@@ -176,10 +177,8 @@ def _has_row(kind: str, leaf: TrialLeaf) -> bool:
     """Return whether callers may pass a leaf with such a row, of `ROWS`, along a dimension."""
     if all(leaf.fixed_axes):
         return False
-    if kind in (NAN_ROW, INFINITE_ROW):
+    if kind in SPECIAL_ROWS:
         return leaf.is_float and leaf.bounds is None
-    if leaf.is_made:
-        return False
     if kind == EQUAL_ROWS:
         return True
     is_free = leaf.is_float or leaf.is_key or leaf.dtype == np.bool_ or leaf.bounds is not None
@@ -214,10 +213,8 @@ def _half(kind: str, leaf: TrialLeaf, seed: int) -> Array:
         low, high = _half_integers(*leaf.ends, is_low=is_low)
         return generator.integers(low, high, leaf.shape, endpoint=True).astype(leaf.dtype)
     # Numbers from a file: any of them, from one half of their order.
-    if leaf.is_made and leaf.dtype != np.bool_:
+    if leaf.is_made and (is_low or leaf.dtype != np.bool_):
         return sample
-    if leaf.is_made and is_low:
-        return generator.integers(0, 2, leaf.shape).astype(np.bool_)
     values = np.sort(sample.ravel())
     if leaf.dtype != np.bool_:
         middle = (len(values) + 1) // 2

@@ -109,7 +109,7 @@ class _Planner(Struct, frozen=True):
             for name, points in alone.items():
                 chosen = _ends_and_middle(points)
                 for sizes in chosen[:: len(chosen) - 1 or 1] if is_many else chosen:
-                    samples = self._samples(sizes, chosen)
+                    samples = EVERY if sizes == chosen[0] else (*HALVES, *self.rows)
                     yield from self._tried((name,), sizes, profile, samples)
             together = tuple(name for name in self.pads if self.sizes_below(profile, name))
             if len(together) > 1:
@@ -117,13 +117,8 @@ class _Planner(Struct, frozen=True):
                 # Where a relation ties sizes together, no call is padded in one of them alone.
                 is_tied = any(not alone[name] for name in together)
                 for sizes in _ends_and_middle(points) if is_tied else points[:1]:
-                    samples = self._samples(sizes, points) if is_tied else HALVES
+                    samples = EVERY if is_tied and sizes == points[0] else (*HALVES, *self.rows)
                     yield from self._tried(together, sizes, profile, samples)
-
-    def _samples(self, sizes: Sizes, points: Sequence[Sizes]) -> Sequence[str]:
-        kinds = EVERY if sizes == points[0] else HALVES
-        # NaN beside other rows is at the largest size: of one row, it would be all there is.
-        return (*kinds, *self.rows) if sizes == points[-1] else kinds
 
     def _tried(
         self, dimensions: tuple[str, ...], sizes: Sizes, profile: Sizes, samples: Sequence[str]
@@ -270,8 +265,7 @@ def plan_trials(
     relations = [parse_relation(text) for text in spec.relations]
     accepted = {dimension: known.accepted for dimension, known in dimensions.items()}
     sizes = [dict(each) for each in profiles]
-    special = (trial_inputs.NAN_ROW, trial_inputs.INFINITE_ROW)
-    rows = special if _has_free_rows(captured, spec) else ()
+    rows = trial_inputs.SPECIAL_ROWS if _has_free_rows(captured, spec) else ()
     planner = _Planner(captured, entry, sorted(pads), accepted, relations, sizes, rows)
     planned = [
         Trial(planner.call(each, kind)) for each in sizes for kind in (FIXTURE, *trial_inputs.KINDS)

@@ -191,9 +191,7 @@ def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], name
         )
     else:
         hint = f"leave the policy at fail: entries along {names} depend on each other"
-    if all(
-        o.trial.call.inputs in (trial_inputs.NAN_ROW, trial_inputs.INFINITE_ROW) for o in failed
-    ):
+    if {o.trial.call.inputs for o in failed} <= {*trial_inputs.SPECIAL_ROWS}:
         hint += '; if callers pass no NaN or infinity, state `ranges` or `numerics = "finite"`'
     # XLA adds up in another order at every size; what leaks is seldom so small with every fill.
     if largest > ROUNDING and not (entry.rounds and largest < inf):

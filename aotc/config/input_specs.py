@@ -91,8 +91,7 @@ class InputLike(Section):
 
     def arguments_at(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         """Return what the function is called with."""
-        stated = self.arguments.items()
-        return {name: sizes[v] if isinstance(v, str) else v for name, v in stated}
+        return {name: sizes[v] if isinstance(v, str) else v for name, v in self.arguments.items()}
 
 
 @dataclass(frozen=True, slots=True)

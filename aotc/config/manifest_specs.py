@@ -390,8 +390,7 @@ class Overrides(Section):
     @property
     def entry_points(self) -> Mapping[str, tuple[Mapping[str, int], ...]]:
         """Return the profiles by entry point, where this target has others."""
-        changed = self.of_entry_points.items()
-        return {name: own.profiles for name, own in changed if own.profiles}
+        return {name: own.profiles for name, own in self.of_entry_points.items() if own.profiles}
 
 
 _OPERATION = re.compile(r"\A[a-z_]+\.[a-z0-9_]+\Z")

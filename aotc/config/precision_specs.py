@@ -98,15 +98,11 @@ class ChosenPrecision(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     candidates: tuple[TuningCandidate, ...] = ()
 
 
-def _listed(raw: object) -> object:
-    return [raw] if isinstance(raw, str) else raw
-
-
 PrecisionNames = Annotated[
     tuple[field_types.Name, ...],
     field_types.Arrayed,
     field_types.Distinct,
-    BeforeValidator(_listed),
+    BeforeValidator(lambda raw: [raw] if isinstance(raw, str) else raw),
     field_types.at_least_one("at least one precision", f'leave the key out for "{FLOAT32}"'),
 ]
 """The precisions of an entry point, as one name or a list."""

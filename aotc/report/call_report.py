@@ -65,8 +65,7 @@ def run_once(
     if output is not None:
         write_npz(output, results)
         document["output"] = str(output)
-    findings = list(_compare(results, expected, rtol, atol))
-    return Outcome(document, tuple(findings))
+    return Outcome(document, tuple(_compare(results, expected, rtol, atol)))
 
 
 def _input_leaves(

@@ -47,8 +47,7 @@ def attest(
     }
     payload = canonical_json.encode(statement)
     raise_if(_check_size(payload, f"{subject} {predicate_type}"))
-    envelope = seal(in_toto.PAYLOAD_TYPE, payload, signer)
-    return Attestation(root_digest, signer.key_id, envelope)
+    return Attestation(root_digest, signer.key_id, seal(in_toto.PAYLOAD_TYPE, payload, signer))
 
 
 def seal(payload_type: str, payload: bytes, signer: Signer) -> bytes:

@@ -64,8 +64,7 @@ class Scheme:
 
     def order(self, rank: int) -> tuple[int, ...]:
         """Return a weight's axes as packed numbers have them: contracted ones come last."""
-        free = (axis for axis in range(rank) if axis not in self.contracted)
-        return (*free, *self.contracted)
+        return (*(axis for axis in range(rank) if axis not in self.contracted), *self.contracted)
 
     def packed_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the shape of the bytes that hold a packed weight."""

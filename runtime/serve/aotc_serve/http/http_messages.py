@@ -142,5 +142,4 @@ async def no_route(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     found = f"{request.method} {request.url.path[:200]}"
     cause = "url-path-takes-another-method" if status == 405 else "url-path-not-found"
-    refusing = refusal("AOTC-E762", "server", found, cause=cause)
-    return encode_json(error_document(refusing), status)
+    return encode_json(error_document(refusal("AOTC-E762", "server", found, cause=cause)), status)
