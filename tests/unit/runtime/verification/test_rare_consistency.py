@@ -6,11 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc_runtime.schema.bundle_manifest import BundleManifest
+from aotc_runtime.schema.bundle_manifest import BundleManifest, Evaluation, WeightSet
 from aotc_runtime.verification.host_compatibility import wanted_of
 from aotc_runtime.verification.manifest_consistency import check_consistency
 from aotc_runtime.verification.policy_rules import accepted, check_engines
-from aotc_runtime.verification.rare_consistency import check_mesh, check_mixed
+from aotc_runtime.verification.rare_consistency import (
+    check_evaluations,
+    check_mesh,
+    check_mixed,
+    check_packed,
+)
 
 from ..samples import DOCUMENT, PROFILE, REF, manifest
 
@@ -253,3 +258,26 @@ def test_xla_may_call_its_libraries_and_other_engines_have_other_platforms() -> 
     other["target"]["platform"] = other["requires"]["platform"] = "onnxruntime"
     found = list(check_mixed(read(other), "sample"))
     assert "a processor, where engines are several" not in [each.expected for each in found]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "version", "found"),
+    [("uint8", "1.1", 0), ("int8", "1.1", 1), ("uint8", "1.0", 1)],
+)
+def test_packed_weights_are_bytes_of_a_later_format(dtype: str, version: str, found: int) -> None:
+    tensor = {"name": "w", "dtype": dtype, "shape": [2, 3], "packed": "int4"}
+    weights = {"blobs": [REF], "origin": "init", "tensors": [tensor, {**tensor, "name": "v"}]}
+    del weights["tensors"][1]["packed"]
+    set_ = msgspec.convert(weights, WeightSet)
+    assert [f.where for f in check_packed(set_, version, "m")] == ["m w"] * found
+
+
+@pytest.mark.parametrize(
+    ("metric", "low", "high", "found"),
+    [("p:f", "1", "1", 0), ("p:f", "1", "2", 0), ("p:f", "0", "0.9", 1), ("top1", "1", "1", 2)],
+)
+def test_metrics_lie_within_their_interval(metric: str, low: str, high: str, found: int) -> None:
+    ran = {"status": "ran", "value": "1", "low": low, "high": high, "method": "wilson", "drop": "0"}
+    stated = {"metric": metric, "better": "lower", "samples": 1, "data": REF["digest"]}
+    stated |= {"reference": "1", "result": ran, "code": REF["digest"]}
+    assert len([*check_evaluations([msgspec.convert(stated, Evaluation)], "m")]) == found
