@@ -79,7 +79,7 @@ def test_what_no_profile_shows_runs_plain_jax_again(tmp_path: Path) -> None:
         ("class Out", "jax.config.update('jax_traceback_filtering', 'off')\n\n\nclass Out")
     )
     assert "options of jax changed" in reasons(option)
-    inputs = program.build(("jnp.ones(n)", "jnp.ones(n) if n == 4 else jnp.full(n, 2.0)"))
+    inputs = program.build(("jnp.ones(n)", "jnp.ones(n) * jnp.ones(n).sum() / 4"))
     assert "fixture inputs.f[n=1] changed" in reasons(inputs)
     for built in (renamed, option, inputs):
         assert {each.module.digest for each in built.program.profiles.values()} == digests

@@ -230,12 +230,12 @@ def test_each_argument_is_checked_outside_profiles(batch: int, bundle: LoadedBun
     ("name", "shape", "code", "rule"),
     [
         ("encode", (3, 8), "AOTC-E616", "batch in calls of 2 and 8"),
-        ("encode", (2, 18), "AOTC-E611", "split in batch, pad in seq"),
+        ("encode", (2, 18), "AOTC-E611", "split for batch, pad for seq"),
         ("encode", (2, 7), "AOTC-E613", "a multiple of 2"),
         ("encode", (102, 2), "AOTC-E613", "1 to 100"),
         ("encode", (50, 16), "AOTC-E613", "batch*seq <= 500"),
         ("encode", (8,), "AOTC-E612", "int32[batch, seq]"),
-        ("leaky", (3, 4), "AOTC-E611", "fail in batch"),
+        ("leaky", (3, 4), "AOTC-E611", "fail for batch"),
         ("leaky", (0, 4), "AOTC-E613", "1 to 100"),
     ],
 )

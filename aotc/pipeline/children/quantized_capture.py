@@ -120,11 +120,9 @@ class Quantizer:
         rewriter = _Rewriter(made, applied.rounded, applied.wide)
         rewritten = rewriter.rewritten(captured)
         if spec.rounds and not rewriter.products:
-            is_wide = spec.compute == FLOAT32
-            reason = (
-                "no matrix product of a quantized weight" if is_wide else "no product of float32"
-            )
-            key = "activations" if is_wide else "compute"
+            key, reason = "activations", "no matrix product of a quantized weight outside of loops"
+            if spec.compute != FLOAT32:
+                key, reason = "compute", "no product of float32"
             raise self._without_effect(reason, "precision", name, key)
         applied = msgspec.structs.replace(applied, products=rewriter.products)
         return replace(rewritten, precision=applied)
