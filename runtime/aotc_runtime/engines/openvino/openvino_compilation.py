@@ -168,6 +168,9 @@ def _overwritten(model: Any) -> Iterator[str]:
             continue
         for value, source in zip(node.input_values(), names, strict=True):
             is_bias = kind in _PRODUCTS and unsafe.get(source) == "Reshape"
-            shapes = [output.get_shape() for output in node.outputs()]
-            if source in unsafe and not is_bias and value.get_shape() in shapes:
+            if source in unsafe and not is_bias and _has_shape(node, value.get_shape()):
                 yield str(value.get_node().get_friendly_name())
+
+
+def _has_shape(node: Any, shape: Any) -> bool:
+    return any(tuple(output.get_shape()) == tuple(shape) for output in node.outputs())
