@@ -109,11 +109,8 @@ def _tensors(file: WeightsFile) -> Tensors:
             found, expected = error.found, f"a file with {error.expected}"
             hint = "write it with numpy.savez or safetensors.numpy.save_file, " + INIT
         else:
-            start, expected = (
-                b"".join(file.read(0, min(256, file.size))),
-                "a safetensors or .npz file",
-            )
-            found, hint = not_safetensors(start, error.findings[0])
+            expected, start = "a safetensors or .npz file", file.read(0, min(256, file.size))
+            found, hint = not_safetensors(b"".join(start), error.findings[0])
         found, cause = f"{file.source.text}: {found}", "weights-file-is-invalid"
         raise refusal(
             "AOTC-E830", file.where, found, cause=cause, expected=expected, hint=hint

@@ -17,7 +17,7 @@ _OUTPUTS = "outputs/"
 def program_notes(program: CapturedProgram) -> Iterator[str]:
     """Yield every note on a program."""
     yield from not_computed(program)
-    yield from specialized(program)
+    yield from fixed_decisions(program)
     yield from counted(program)
     if program.xla_flags:
         yield (
@@ -64,11 +64,11 @@ def not_computed(program: CapturedProgram) -> Iterator[str]:
             )
 
 
-def specialized(program: CapturedProgram) -> Iterator[str]:
-    """Yield a note for each dimension along which the program is not one function.
+def fixed_decisions(program: CapturedProgram) -> Iterator[str]:
+    """Yield a note for each decision of the program that its trace fixed, or may have fixed.
 
-    The program decides by its size, or could not be traced at all sizes at once. Also for each
-    error about an unknown value that it caught, and so decides for all values.
+    It caught an error about an unknown value, or decides by the size of a dimension, or could not
+    be traced at all sizes of one at once.
     """
     for name, entry_point in program.entry_points.items():
         for caught in entry_point.lines.caught:

@@ -378,8 +378,7 @@ def print_build(built: Built, *, verbose: bool) -> None:
     }
     if lifted:
         what = count(len(lifted), "closed-over array")
-        shown = [*lifted.values()][:6] + [f"… {len(lifted) - 6} more"] * (len(lifted) > 6)
-        page.line(f"lifted  {what} into weights: {', '.join(shown)}")
+        page.line(f"lifted  {what} into weights: {shortened([*lifted.values()], 6)}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
     page.line(f"took    {times}")
     for measure in built.isolation if verbose else ():

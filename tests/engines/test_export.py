@@ -84,7 +84,7 @@ FEW_BITS = {
     "packed": 'bind = { params = "params" }\ninputs.x = { shape = [2, 4], dtype = "float32" }',
 }
 TAKEN = {"iree": ["brain"], "onnxruntime": [*FEW_BITS], "openvino": []}
-"""Those that an engine compiles."""
+"""Functions with narrow numbers that each engine compiles."""
 NAMES = {
     "cached": (["cache", "token"], ["cache_", "sum"]),
     "nothing": ([], ["output"]),

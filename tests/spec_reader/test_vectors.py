@@ -25,7 +25,7 @@ from .reader import verdict
 
 FOLDER = Path(__file__).parent
 READER = ("reader.py", "documents.py", "consistency.py")
-"""What another implementation would be; `types.toml` has the tables of the page."""
+"""Modules of the reader, without `types.toml`, which has the tables of the page."""
 
 MUTATED = int(os.environ.get("AOTC_MUTATED", "300"))
 """Bundles. Set the variable for more: a hundred take about two seconds."""

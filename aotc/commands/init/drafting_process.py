@@ -19,7 +19,7 @@ from aotc.compile.target_files import NATIVE, find_target
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.field_types import is_function_reference
 from aotc.pipeline import user_processes
-from aotc.pipeline.build_notes import specialized
+from aotc.pipeline.build_notes import fixed_decisions
 from aotc.pipeline.build_plan import resolve_target
 from aotc.pipeline.cached_tasks import Tasks
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
@@ -161,7 +161,7 @@ def check(
             on_output=lambda process, text: on_output(text),
             failures=Failures(keep_going=False),
         )
-    return program, (*drafted.draft.notes, *specialized(program), *_many_profiles(program))
+    return program, (*drafted.draft.notes, *fixed_decisions(program), *_many_profiles(program))
 
 
 def _many_profiles(program: CapturedProgram) -> Iterator[str]:

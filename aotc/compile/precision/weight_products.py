@@ -115,9 +115,8 @@ def spread(
     for value, axes in values:
         for use in value.uses:
             operation, place = use.owner.operation, use.operand_number
-            kind = operation.results[0].type if operation.name in moves and place == 0 else None
-            if kind is not None and isinstance(kind.element_type, ir.FloatType):
-                order = [*range(kind.rank)]
+            if operation.name in moves and place == 0 and _is_of_floats(operation.results[0]):
+                order = [*range(operation.results[0].type.rank)]
                 if operation.name in MOVES[:2]:
                     order = [axes[i] for i in operation.attributes.get("permutation", order)]
                 values.append((operation.results[0], tuple(order)))
@@ -127,6 +126,10 @@ def spread(
             elif operation.name != "stablehlo.return" or not _is_carried(operation, place):
                 uses.append((operation, place, axes))
     return values, uses
+
+
+def _is_of_floats(value: Any) -> bool:
+    return isinstance(ir.ShapedType(value.type).element_type, ir.FloatType)
 
 
 def uses_of(module: ir.Module) -> list[frozenset[Use]]:

@@ -7,7 +7,7 @@ import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 
 from aotc.check.trial_records import plan_file
-from aotc.pipeline.build_notes import counted, specialized
+from aotc.pipeline.build_notes import counted, fixed_decisions
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 
 TWO = """
@@ -168,7 +168,7 @@ def test_axes_are_found_by_trial_where_jax_needs_the_size(capture: Capture) -> N
     captured = capture(source, BATCHED)
     assert captured.f.outputs[0].shape == ("batch", 4)
     assert captured.f.specialized == {}
-    (note,) = specialized(captured.program)
+    (note,) = fixed_decisions(captured.program)
     number = 1 + (IMPORTS + source).splitlines(keepends=True).index(line)
     assert f"program.py:{number}: NotImplementedError" in note
     assert note.endswith("; decisions by batch after it were not seen")

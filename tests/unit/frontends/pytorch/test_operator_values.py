@@ -258,7 +258,7 @@ ROUNDED = [
     ("logit.default", [0.045074462890625, 0.5908203125], 0.4, [-0.40576171875, 0.36767578125]),
     ("logical_and.default", [56.84375], np.float32(1e-9), [0.0]),
 ]
-"""Of float16, where a step more or less of rounding gives another number."""
+"""Calls on float16 whose results show each step of rounding."""
 
 
 @pytest.mark.parametrize("call", ROUNDED, ids=lambda call: f"{call[0]}-{type(call[2]).__name__}")
