@@ -2,27 +2,19 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import UNSET
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.schema.bundle_manifest import CompileHere, OutOfProfilePolicy, Pad, TensorSpec
-from aotc_runtime.schema.fallback_policies import policies_of
-from aotc_runtime.schema.manifest_labels import passed_leaves, without_compiling
+from aotc_runtime.schema.fallback_policies import policies_of, without_compiling
+from aotc_runtime.schema.manifest_labels import passed_leaves
 from aotc_runtime.serving.call_metrics import CallMetrics, Path, SizesKey
 from aotc_runtime.serving.executable_calls import ExactCall, Execution
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
+from aotc_runtime.serving.routing import call_sizes
 from aotc_runtime.serving.routing.background_compiler import BackgroundCompiler
-from aotc_runtime.serving.routing.call_sizes import (
-    Shapes,
-    Sizes,
-    avals,
-    check_accepted,
-    no_profile,
-    shapes_at,
-    solve,
-)
+from aotc_runtime.serving.routing.call_sizes import Shapes, Sizes
 from aotc_runtime.serving.routing.padded_arrays import declared_fills
 from aotc_runtime.serving.routing.padding_masks import masks_of
 from aotc_runtime.serving.routing.routed_calls import PaddedCall, RoutedCall, SplitCall
@@ -69,16 +61,14 @@ class FallbackCalls:
         self._lock = threading.Lock()
         self._calls: dict[Shapes, tuple[SizesKey, RoutedCall]] = {}
         self.compiler = _compiler(resident) if compiling else None
-
-    @property
-    def compiles(self) -> dict[str, Any] | None:
-        """JSON: what was compiled for calls, if the entry point has a policy that compiles."""
-        return self.compiler.report() if self.compiler is not None else None
+        if self.compiler is not None:
+            metrics.compiles = self.compiler.report
 
     def close(self) -> None:
         """Start no more compilations; calls that are on their way end as they would."""
         if self.compiler is not None:
             self.compiler.close()
+            del self._metrics.compiles
 
     def find(self, shapes: Shapes) -> RoutedCall:
         """Return the routed call for inputs of these shapes, and count their sizes.
@@ -89,12 +79,12 @@ class FallbackCalls:
         if known is not None:
             self._metrics.seen(known[0])
             return known[1]
-        sizes = solve(self._name, self._tensors, shapes, self._known)
+        sizes = call_sizes.solve(self._name, self._tensors, shapes, self._known)
         key: SizesKey = tuple(sizes.items())
         self._metrics.seen(key)
-        check_accepted(self._name, self._spec, self._dimensions, sizes)
+        call_sizes.check_accepted(self._name, self._spec, self._dimensions, sizes)
         if sizes.keys() != set(self._spec.dimensions):
-            raise no_profile(self._name, self._spec, self._tensors, shapes, sizes)
+            raise call_sizes.no_profile(self._name, self._spec, self._tensors, shapes, sizes)
         route = self._first.choose(sizes)
         if route is None and self.compiler is not None:
             return self._compiled(self.compiler, sizes, key)
@@ -121,12 +111,12 @@ class FallbackCalls:
     def _routed(self, route: Route, sizes: Sizes) -> RoutedCall:
         if isinstance(route, Parts):
             parts = [(call.sizes[route.dimension], self._direct(call)) for call in route.calls]
-            kept = shapes_at(
+            kept = call_sizes.shapes_at(
                 [tensor.shape for tensor in self._spec.outputs],
                 self._records[0].output_shapes,
                 sizes,
             )
-            outputs = avals([tensor.dtype for tensor in self._spec.outputs], kept)
+            outputs = call_sizes.avals([tensor.dtype for tensor in self._spec.outputs], kept)
             return SplitCall(self._execution, self._spec, route.dimension, parts, outputs)
         return self._direct(route)
 
@@ -139,7 +129,7 @@ class FallbackCalls:
         )
 
     def _refusal(self, shapes: Shapes, sizes: Sizes) -> AotcError:
-        refused = no_profile(self._name, self._spec, self._tensors, shapes, sizes)
+        refused = call_sizes.no_profile(self._name, self._spec, self._tensors, shapes, sizes)
         works = [
             f"{dimension} in calls of {' and '.join(map(str, sorted(pieces)))}"
             for dimension in self._now.split
