@@ -18,8 +18,6 @@ from aotc.config import manifest_relations, toml_validation
 from aotc.config import toml_document as toml
 from aotc.config.checkpoint_files import INDEX, ORBAX, SINGLE, main_file
 from aotc.config.dimension_specs import DimensionSpec as DimensionSpec
-from aotc.config.field_types import Name as Name
-from aotc.config.field_types import Size as Size
 from aotc.config.input_specs import InputDict as InputDict
 from aotc.config.input_specs import InputLeaf as InputLeaf
 from aotc.config.input_specs import InputLike as InputLike
