@@ -11,7 +11,6 @@ from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import (
     Dimension,
-    DType,
     EntryPoint,
     OutOfProfilePolicy,
     TensorSpec,
@@ -65,10 +64,8 @@ def check_accepted(
             expected = f"{rule.minimum} to {rule.maximum}"
             findings.append(finding("AOTC-E613", where, str(size), expected=expected))
         elif size % rule.multiple_of:
-            cause, expected = (
-                "size-is-not-an-accepted-multiple",
-                f"a multiple of {rule.multiple_of}",
-            )
+            cause = "size-is-not-an-accepted-multiple"
+            expected = f"a multiple of {rule.multiple_of}"
             multiple = finding("AOTC-E613", where, str(size), cause=cause, expected=expected)
             findings.append(multiple)
     for text in spec.relations:
@@ -176,25 +173,22 @@ def _disagreement(name: str, dimension: str, users: Sequence[tuple[str, int]]) -
 
 
 def shapes_at(
-    tensors: Sequence[Sequence[int | str]],
-    profile: Sequence[tuple[int, ...]],
-    sizes: Mapping[str, int],
-) -> list[tuple[int, ...]]:
-    """Return the shapes at these sizes.
+    tensors: Sequence[TensorSpec], profile: Sequence[Shape], sizes: Mapping[str, int]
+) -> list[Shape]:
+    """Return the shapes of tensors at these sizes.
 
     `profile` has the shapes in a profile, for axes with unknown expressions.
     """
     return [
         tuple(
             whole if axis == "?" else parse_expression(axis).value(sizes)
-            for axis, whole in zip(axes, shape, strict=True)
+            for axis, whole in zip(tensor.shape, shape, strict=True)
         )
-        for axes, shape in zip(tensors, profile, strict=True)
+        for tensor, shape in zip(tensors, profile, strict=True)
     ]
 
 
-def avals(dtypes: Sequence[DType], shapes: Sequence[Shape]) -> tuple[Aval, ...]:
-    """Return shapes and dtypes on one device."""
-    return tuple(
-        Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
-    )
+def avals(tensors: Sequence[TensorSpec], shapes: Sequence[Shape]) -> tuple[Aval, ...]:
+    """Return tensors of these shapes on one device."""
+    pairs = zip(tensors, shapes, strict=True)
+    return tuple(Aval(shape, numpy_dtype(tensor.dtype)) for tensor, shape in pairs)

@@ -111,12 +111,8 @@ class FallbackCalls:
     def _routed(self, route: Route, sizes: Sizes) -> RoutedCall:
         if isinstance(route, Parts):
             parts = [(call.sizes[route.dimension], self._direct(call)) for call in route.calls]
-            kept = call_sizes.shapes_at(
-                [tensor.shape for tensor in self._spec.outputs],
-                self._records[0].output_shapes,
-                sizes,
-            )
-            outputs = call_sizes.avals([tensor.dtype for tensor in self._spec.outputs], kept)
+            kept = call_sizes.shapes_at(self._spec.outputs, self._records[0].output_shapes, sizes)
+            outputs = call_sizes.avals(self._spec.outputs, kept)
             return SplitCall(self._execution, self._spec, route.dimension, parts, outputs)
         return self._direct(route)
 

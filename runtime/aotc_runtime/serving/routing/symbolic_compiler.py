@@ -17,13 +17,9 @@ from aotc_runtime.engines.device_features import SymbolicModule
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import WeightArgument
 from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.serving import resident_bundle
 from aotc_runtime.serving.readiness import compare
-from aotc_runtime.serving.resident_bundle import (
-    ResidentEntryPoint,
-    ResidentExecutable,
-    bound_arguments,
-    direct_call,
-)
+from aotc_runtime.serving.resident_bundle import ResidentEntryPoint, ResidentExecutable
 from aotc_runtime.serving.routing.call_sizes import avals, shapes_at
 from aotc_runtime.serving.routing.padding_masks import masks_of, on_device
 from aotc_runtime.serving.served_call import Served
@@ -37,11 +33,9 @@ class SymbolicCompiler:
         """Compile for a resident entry point whose manifest has a module for other sizes."""
         self._device, self._name, self._spec = resident.device, resident.name, resident.spec
         spec, verified, weights = resident.spec, resident.verified, resident.weights
-        assert spec.symbolic is not UNSET, (
-            "a consistent manifest has one for a policy that compiles"
-        )
+        assert spec.symbolic is not UNSET, "a consistent manifest has one to compile"
         self._module = verified.blob(spec.symbolic.module)
-        self._arguments = bound_arguments(spec.symbolic.arguments, weights)
+        self._arguments = resident_bundle.bound_arguments(spec.symbolic.arguments, weights)
         self._weights = [
             weights[argument.set, argument.tensor].aval
             for argument in spec.symbolic.arguments
@@ -75,10 +69,10 @@ class SymbolicCompiler:
     def _compiled(self, sizes: dict[str, int]) -> ResidentExecutable:
         spec = self._spec
         first = spec.profiles[0]
-        shapes = shapes_at([tensor.shape for tensor in spec.inputs], first.input_shapes, sizes)
-        kept = shapes_at([tensor.shape for tensor in spec.outputs], first.output_shapes, sizes)
-        inputs = avals([tensor.dtype for tensor in spec.inputs], shapes)
-        outputs = avals([tensor.dtype for tensor in spec.outputs], kept)
+        shapes = shapes_at(spec.inputs, first.input_shapes, sizes)
+        kept = shapes_at(spec.outputs, first.output_shapes, sizes)
+        inputs = avals(spec.inputs, shapes)
+        outputs = avals(spec.outputs, kept)
         weights = iter(self._weights)
         arguments = [
             inputs[each] if isinstance(each, int) else next(weights) for each in self._arguments
@@ -87,7 +81,7 @@ class SymbolicCompiler:
         module = SymbolicModule(self._module, arguments, outputs, self._options, where)
         executable = self._device.features.compile_symbolic(module)
         device, bound = self._device, self._arguments
-        direct = direct_call(device, executable, spec, bound, inputs, outputs)
+        direct = resident_bundle.direct_call(device, executable, spec, bound, inputs, outputs)
         return ResidentExecutable(device, where, executable, bound, inputs, outputs, direct)
 
     def _match_fixture(self) -> None:
