@@ -23,7 +23,7 @@ from aotc.cli.command_group import cli
 from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.pipeline import evaluation as module
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.cache.cache_store import Cache, LocalStore
+from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, TrustError
@@ -99,7 +99,7 @@ def built(
     profiles: str = "[1, 8]",
     more: str = "",
     targets: tuple[str, ...] = (),
-    cache: Cache | None = None,
+    cache: LocalStore | None = None,
 ) -> Built:
     (folder / "program.py").write_text(PROGRAM.replace('"data.npz"', repr(f"{folder}/data.npz")))
     text = HEAD.format(evaluation=evaluation, function=function, profiles=profiles, more=more)

@@ -31,7 +31,7 @@ from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.build_tuning import Tuning
-from aotc.pipeline.cache.cache_store import Cache, LocalStore
+from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding, TrustError
@@ -145,7 +145,7 @@ NOW = datetime.now(UTC)
 def built(
     folder: Path,
     text: str,
-    cache: Cache | None = None,
+    cache: LocalStore | None = None,
     head: str = HEAD,
     tuning: Tuning | None = None,
 ) -> Built:

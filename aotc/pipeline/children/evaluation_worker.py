@@ -31,9 +31,7 @@ from aotc.check.evaluation_files import (
     Prepared,
     block_file,
     prepared_file,
-    read_prepared,
     read_results,
-    write_prepared,
 )
 from aotc.check.metrics import Metric, MetricError, metric_of
 from aotc.check.plain_structures import leaf_of
@@ -71,10 +69,10 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name, spec in manifest.entry_points.items()
         if spec.evaluation is not None and name in captured.entry_points
     ]
-    if prepared_file(folder).exists():
+    file = prepared_file(folder)
+    if file.path.exists():
         metrics = {name: _metric(name, manifest, models.resolve) for name in evaluated}
-        waiting = read_prepared(folder)
-        write_prepared(folder, [_scored(one, metrics[one.entry_point], folder) for one in waiting])
+        file.write([_scored(one, metrics[one.entry_point], folder) for one in file.read()])
         return
     prepared = []
     written = {name: replace(each, precision=None) for name, each in captured.entry_points.items()}
@@ -84,7 +82,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             evaluation = PlainEvaluation(name, models, captured, folder, progress)
             rows = evaluation.rows(functions[name])
             prepared.append(evaluation.data.scored(PLAIN_JAX, leaf_of(rows)))
-    write_prepared(folder, prepared)
+    file.write(prepared)
 
 
 class PlainEvaluation:
