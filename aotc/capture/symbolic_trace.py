@@ -15,11 +15,11 @@ from types import FrameType
 from typing import Any
 
 import jax
-import numpy as np
 from jax import export
 
-from aotc.capture import jax_private, project_files, trace_refusals, user_exceptions
+from aotc.capture import jax_private, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
+from aotc.capture.line_coverage import recording
 from aotc.compile.mlir import mlir_context
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError
@@ -34,9 +34,6 @@ type Shapes = tuple[Sequence[Any], Sequence[Any]]
 type ShapesOf = Callable[[FlatCall, Any], Shapes]
 
 _COMPARISON = re.compile(r"comparison '(.+)' (\S+) '(.+)' is inconclusive")
-_OPERATORS = ("jax/_src/export/shape_poly.py", "jax/_src/core.py")
-"""Files of jax that raise where a program uses a size, or an array of one, as a number."""
-
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 _POWER = re.compile(r"(\w+)\^(\d+)")
@@ -65,6 +62,7 @@ class Symbolic:
             if the function cannot be traced this way.
         specialized: By dimension, the place where the program decides by its size.
         undetermined: By dimension, why jax cannot trace the function without its size.
+        unseen: Dimensions by whose size the program may decide after what jax cannot trace.
         counted: By dimension, the first line that computes with its size, "model.py:12 (f)"; known
             where all dimensions could be traced at once.
     """
@@ -73,6 +71,7 @@ class Symbolic:
     specialized: dict[str, Specialized] = field(default_factory=dict)
     undetermined: dict[str, str] = field(default_factory=dict)
     counted: dict[str, str] = field(default_factory=dict)
+    unseen: frozenset[str] = frozenset()
 
 
 def analyze(
@@ -87,12 +86,15 @@ def analyze(
 
     `shapes_of` takes a call and its abstract results; the function traces at sizes `concrete`.
     """
+    shapes: Shapes | None = None
+    failure: Specialized | str | None
+    counted: dict[str, str] = {}
     try:
         sizes = symbols(accepted, relations)
     except ValueError as error:
-        reason = f"jax does not take the range or the relations: {first_line(error)}"
-        return Symbolic(None, undetermined=dict.fromkeys(accepted, reason))
-    shapes, failure, counted = _evaluate(call_at, shapes_of, sizes, root)
+        failure = f"jax does not take the range or the relations: {first_line(error)}"
+    else:
+        shapes, failure, counted = _evaluate(call_at, shapes_of, sizes, root)
     written = None
     if shapes is not None:
         inputs = _inputs(call_at, shapes_of, accepted, relations) or shapes[0]
@@ -102,16 +104,21 @@ def analyze(
     specialized: dict[str, Specialized] = {}
     undetermined: dict[str, str] = {}
     for name, known in accepted.items():
-        alone = {**concrete, **symbols({name: known}, ())}
+        # Without a constraint that jax proves little by: the size is a multiple of a symbol.
+        step = known.multiple_of
+        symbol = name if step == 1 else f"{name}_by_{step}"
+        fewer = Dimension(known.smallest // step, known.largest // step, 1)
+        alone = {**concrete, name: step * symbols({symbol: fewer}, ())[symbol]}
         _, found, _ = _evaluate(call_at, shapes_of, alone, root)
         if isinstance(found, Specialized):
             specialized[name] = found
         elif found is not None:
             undetermined[name] = found
+    unseen = frozenset(undetermined)
     if not specialized and not undetermined:
         undetermined = dict.fromkeys(accepted, str(failure))
     # A program that only asks whether two sizes are equal traces; that it asked is what counts.
-    return Symbolic(None if specialized else written, specialized, undetermined, counted)
+    return Symbolic(None if specialized else written, specialized, undetermined, counted, unseen)
 
 
 def _inputs(
@@ -189,7 +196,7 @@ def _evaluate(
             asked.append(_specialized(place, frame.f_code.co_qualname, does))
 
     try:
-        with _unfiltered(), jax_private.questions(note, root):
+        with _unfiltered(), recording(root, note), jax_private.questions(note, root):
             call = call_at(sizes)
             leaves = [leaf.data for leaf in call.leaves]
             traced, results = jax.make_jaxpr(call, return_shape=True)(*leaves)
@@ -216,7 +223,7 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
         return f"{first.where}: {first.title} ({first.found})"
     line, function = user_exceptions.user_place(error, root) or ("an unknown line", "a function")
     frames = traceback.extract_tb(error.__traceback__)[::-1]
-    asking = next((f.filename for f in frames if not _is_helper(f.filename)), None)
+    asking = next((f.filename for f in frames if not jax_private.is_helper(f.filename)), None)
     is_users = asking is not None and user_exceptions.is_users(asking)
     if compared := _COMPARISON.search(str(error)):
         asked = " ".join(compared.groups())
@@ -226,12 +233,6 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
     if is_users:
         return _specialized(line, function, "needs the size as a number")
     return f"{line}: {type(error).__name__}: {first_line(error)}"
-
-
-def _is_helper(file: str) -> bool:
-    """Return whether code in a file only passes a size on: its caller may be the user, or jax."""
-    is_numpys = file.startswith(np.__path__[0])
-    return is_numpys or file.endswith(_OPERATORS) or project_files.is_of_python(file)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ carry which dimension, how much of the program was traced, and a module for size
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,6 +120,8 @@ def trace_entry_point(
                 call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root
             )
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
+    if is_file:  # its operations decide nothing
+        symbolic = replace(symbolic, unseen=frozenset())
     leaf_axes = find(symbolic, traced, known, call_at)
     inputs = _input_specs(first, leaf_axes.inputs, on_mesh)
     outputs = _output_specs(first, leaf_axes.outputs, on_mesh)
@@ -146,7 +149,6 @@ def trace_entry_point(
         lifted=_lifted_constants(name, lifted),
         mesh=mesh_of(manifest.mesh) if manifest.mesh else None,
         specialized={dimension: each.what for dimension, each in symbolic.specialized.items()},
-        undetermined=symbolic.undetermined,
         counted={
             dimension: place
             for dimension, place in symbolic.counted.items()
@@ -341,7 +343,7 @@ def _policy_findings(
     """Yield findings for policies that the program does not support.
 
     AOTC-E838 is for a dimension that the program is specialized to, E839 for inputs or outputs with
-    unknown axes of the dimension.
+    unknown axes of the dimension, and for decisions by its size that may be unseen.
     """
     for dimension, policy in manifest.entry_points[name].out_of_profile.items():
         where = manifest.where("entry_points", name, "out_of_profile", dimension)
@@ -376,8 +378,9 @@ def _unsuited(
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):
             yield "fill-for-an-unknown-input", path
-    reasons = [(d, str(r)) for d, r in (symbolic.specialized | symbolic.undetermined).items()]
-    if isinstance(policy, bundle_manifest.CompileHere) and reasons:
-        other, reason = reasons[0]
+    reasons = symbolic.specialized | symbolic.undetermined
+    if not isinstance(policy, bundle_manifest.CompileHere):
+        reasons = {name: reasons[name] for name in symbolic.unseen & {dimension}}
+    for other, reason in [*reasons.items()][:1]:
         cause = "function-is-not-traceable-at-symbolic-sizes"
-        yield cause, reason if other == dimension else f"{reason} (of {other})"
+        yield cause, str(reason) if other == dimension else f"{reason} (of {other})"

@@ -30,8 +30,13 @@ a mask puts beside them.
         infinity: a condition that one row meets may change others, and sorting moves it to the end.
     fill-row: likewise, but the last is what pads the input.
     equal-rows: all as the first along each dimension.
+
+Kinds for calls of plain JAX alone:
+    at the low end, at the high end: of the range, or else so far from zero that squares are finite.
+    like constants: those of the program, within the range.
 """
 
+import math
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -58,6 +63,7 @@ LOW, HIGH, MIXED, REVERSED, RISING = "low", "high", "mixed", "reversed", "rising
 SPECIAL_ROWS = NAN_ROW, INFINITE_ROW = "nan-row", "infinite-row"
 FILL_ROW = "fill-row"
 EQUAL_ROWS = "equal-rows"
+ENDS = LOWEST, HIGHEST, _ = "at the low end", "at the high end", "like constants"
 ROWS = (*SPECIAL_ROWS, FILL_ROW, EQUAL_ROWS)
 """Kinds with rows that are like no other row, or like every other one."""
 
@@ -159,6 +165,8 @@ def trial_inputs(
             made.append(np.where(is_even, _half(LOW, leaf, seed), _half(HIGH, leaf, seed)))
         elif kind == RISING:
             made.append(_rising(leaf, seed))
+        elif kind in ENDS:
+            made.append(_ends(kind, leaf, anchors))
         else:
             generator = _generator(kind, leaf, seed)
             made.append(_made(kind, leaf, anchors, generator, has_arrays=has_arrays))
@@ -240,6 +248,15 @@ def _edged(kind: str, leaf: TrialLeaf, made: Array) -> Array:
         first = tuple(slice(None) if is_fixed else 0 for is_fixed in leaf.fixed_axes)
         made[first] = leaf.ends[kind == HIGH]
     return made
+
+
+def _ends(kind: str, leaf: TrialLeaf, anchors: Sequence[Array]) -> Array:
+    if leaf.is_key or not (leaf.is_float or leaf.bounds):
+        return leaf.sample
+    low, high = leaf.bounds or (-math.sqrt(_largest(leaf)), math.sqrt(_largest(leaf)))
+    scalars = {each.item() for each in anchors if each.ndim == 0 and np.isfinite(each)}
+    held = {LOWEST: [low], HIGHEST: [high]}.get(kind) or sorted(filter(leaf.within, scalars))
+    return np.resize(held, leaf.shape).astype(leaf.dtype) if held else leaf.sample
 
 
 def _has_edges(leaf: TrialLeaf) -> bool:

@@ -29,8 +29,11 @@ POINTS_MAX = 4096
 MANY_PROFILES = 6
 """With more profiles, each is tried with its smallest and its largest padding only."""
 
-PARTS_TRIED_MAX = 64
+PARTS_TRIED_MAX, SMALL_PARTS_MAX = 64, 512
 """Most parts of a call that is tried: plain JAX has to take it whole. Calls may have more."""
+
+SMALL = 2**18
+"""Most numbers that the inputs of a call of SMALL_PARTS_MAX parts hold."""
 
 ZERO_OR_ONE = (0, 1)
 
@@ -167,7 +170,7 @@ class _Planner(Struct, frozen=True):
             groups.setdefault(others, []).append(profile[name])
         for others, sizes in groups.items():
             pairs = [(size, size) for size in sizes] + [(b, a) for a, b in pairwise(sorted(sizes))]
-            for parts in dict.fromkeys([*pairs, self._most_parts(name, sizes)]):
+            for parts in dict.fromkeys([*pairs, self._most_parts(name, sizes, dict(others))]):
                 if sum(parts) not in self.accepted[name]:
                     continue
                 whole = dict(sorted({**dict(others), name: sum(parts)}.items()))
@@ -181,14 +184,17 @@ class _Planner(Struct, frozen=True):
                         profiles=tuple({**whole, name: part} for part in parts),
                     )
 
-    def _most_parts(self, name: str, sizes: Collection[int]) -> tuple[int, ...]:
+    def _most_parts(self, name: str, sizes: Collection[int], others: Sizes) -> tuple[int, ...]:
         """Return smaller profiles that add up to the largest call; () if none do."""
         # It may have the size of a profile, as joined requests do.
         accepted = self.accepted[name]
-        largest = min(accepted.largest, max(sizes) * PARTS_TRIED_MAX)
+        whole = {**others, name: min(accepted.largest, max(sizes) * SMALL_PARTS_MAX)}
+        held = sum(prod(trial_run.shape_at(each, whole)) for each in self.captured.inputs)
+        most = SMALL_PARTS_MAX if held <= SMALL else PARTS_TRIED_MAX
+        largest = min(accepted.largest, max(sizes) * most)
         down = range(largest, 0, -accepted.multiple_of)
         made = (add_up(size, [each for each in sizes if each < size]) for size in down)
-        return next((tuple(parts) for parts in made if parts and len(parts) <= PARTS_TRIED_MAX), ())
+        return next((tuple(parts) for parts in made if parts and len(parts) <= most), ())
 
     def beside(self, name: str) -> Iterator[Trial]:
         """Yield trials with one row beside rows of calls of other sizes where it is padded.

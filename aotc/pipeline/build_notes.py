@@ -67,8 +67,7 @@ def not_computed(program: CapturedProgram) -> Iterator[str]:
 def fixed_decisions(program: CapturedProgram) -> Iterator[str]:
     """Yield a note for each decision of the program that its trace fixed, or may have fixed.
 
-    It caught an error about an unknown value, or decides by the size of a dimension, or could not
-    be traced at all sizes of one at once.
+    It caught an error about an unknown value, or decides by the size of a dimension.
     """
     for name, entry_point in program.entry_points.items():
         for caught in entry_point.lines.caught:
@@ -82,12 +81,6 @@ def fixed_decisions(program: CapturedProgram) -> Iterator[str]:
                 f"{name} is specialized to {dimension}: {reason}"
                 f"{f' ({at})' if at else ''}; each profile was traced separately, and other sizes "
                 "cannot be served"
-            )
-        for dimension, reason in entry_point.undetermined.items():
-            yield (
-                f"the axes of {name} that carry {dimension} were found by trial, since jax cannot "
-                f"trace it at all sizes at once: {reason}; decisions by {dimension} after it were "
-                "not seen"
             )
 
 

@@ -86,6 +86,16 @@ def like_first(x):
 def zeros(rows):
     return jnp.zeros((rows, 3))
 
+def one_scale(x):
+    scale = jnp.maximum(jnp.abs(x).max(), 1e-6) / 127
+    return jnp.clip(jnp.round(x / scale), -127, 127) * scale
+
+def rare(x):
+    return jnp.where(x.max() > 99.99, 0.0, x)
+
+def stops(x, t):
+    return jnp.where((t == 777).any(), 0.0, x)
+
 def state(rows):
     return {"seen": jnp.zeros(rows, jnp.int32), "done": jnp.zeros(rows, bool)}
 
@@ -123,6 +133,9 @@ def tokens_norm(tokens, mask):
 
 def tokens_below_zero(tokens, mask):
     return jnp.where(mask, tokens, 0).max()
+
+def tokens_above(tokens, mask):
+    return jnp.where(mask, tokens, -127).max()
 
 def tokens_largest(tokens, mask):
     return tokens.max()
@@ -217,6 +230,7 @@ INTEGERS = {
     "tokens_below_zero": (-9, 9, "tokens = 0"),
     "tokens_largest": (0, 1, "tokens = 1"),
     "encoder": (0, 64, "tokens = 64"),
+    "tokens_above": (-128, 127, "tokens = 0"),
 }
 """Of a function whose padding leaks: the lowest and highest token, and which one shows it."""
 
@@ -335,6 +349,16 @@ STATE = """
 inputs.s = { like = "program:state", arguments = { rows = "rows" } }
 fixtures.ranges = { "s/seen" = [0, 9] }
 """
+ROW_INPUTS = {
+    "all_done": STATE,
+    "most_seen": STATE,
+    "one_scale": 'numerics = "finite"\n',
+    "rare": "fixtures.ranges = { x = [0.0, 100.0] }\n",
+    "stops": """
+inputs.t = { shape = ["rows"], dtype = "int32" }
+fixtures.ranges = { t = [0, 50000] }
+""",
+}
 TIED = """
 inputs.y = {{ shape = ["other"], dtype = "float32" }}
 relations = [{relations}]
@@ -386,7 +410,10 @@ LEAKING_ROWS = {
     "drops_equal": "with equal rows",
     "reaches_far": "rows=20",
     "all_done": "low, then high",
-    "most_seen": "low, then high",
+    "most_seen": "at the high end",
+    "one_scale": "at the low end",
+    "rare": "at the high end",
+    "stops": "like constants",
 }
 
 
@@ -401,10 +428,7 @@ def leaking(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
     like = 'inputs.x = { like = "program:zeros", arguments = { rows = "rows" } }\n'
     recorded = 'profiles = [{ rows = 4 }]\nfixtures.file = "rising.npz"\n'
     entries = (
-        *(
-            at_x(name, name, split + STATE * name.endswith(("done", "seen")))
-            for name in LEAKING_ROWS
-        ),
+        *(at_x(name, name, split + ROW_INPUTS.get(name, "")) for name in LEAKING_ROWS),
         at_x("sorts", "sorts", MASKED.replace('fixtures.file = "falling.npz"', "")),
         at_x("like_padding", "like_padding", 'out_of_profile.rows = "pad"'),
         at_x("total", "total", split),
@@ -516,7 +540,7 @@ def test_size_at_which_function_fails_is_not_accepted(tmp_path: Path, proven: Bu
     with pytest.raises(CaptureError) as caught:
         built(tmp_path, "pairs", 'out_of_profile.rows = "pad"')
     (finding,) = caught.value.findings
-    assert (finding.code, finding.where) == ("AOTC-E829", "f[rows=1]")
+    assert finding.code == "AOTC-E839"
     assert "multiple_of" in finding.hint
     assert isinstance(entries_of(proven)["pairs"].out_of_profile["even"], Pad)
 
