@@ -131,6 +131,14 @@ def _others(array: Array, axis: int | None, odd: int) -> Array:
     return array if axis is None else piece(array, axis, odd, array.shape[axis])
 
 
+def with_first_half(leaf: Array, other: Array, axis: int | None) -> Array:
+    """Return a leaf with the first half of another along an axis; as it is without an axis."""
+    if axis is None:
+        return leaf
+    half, size = leaf.shape[axis] // 2, leaf.shape[axis]
+    return join([piece(other, axis, 0, half), piece(leaf, axis, half, size)], axis)
+
+
 def _padded(
     subject: Subject, leaves: Sequence[Array], sizes: Sizes, profile: Sizes, kind: str
 ) -> list[Array]:

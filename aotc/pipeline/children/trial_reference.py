@@ -45,7 +45,7 @@ from aotc.check.trial_records import (
     trial_key,
     tried_file,
 )
-from aotc.check.trial_run import DECLARED, Subject, difference, run
+from aotc.check.trial_run import DECLARED, Subject, difference, run, with_first_half
 from aotc.check.trial_verdict import endless, leaks
 from aotc.compile.mlir import mlir_context
 from aotc.config.build_manifest import BuildManifest
@@ -53,7 +53,7 @@ from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import WeightArgument
 from aotc_runtime.schema.manifest_labels import ExecutableKey, label
-from aotc_runtime.serving.routing.split_calls import axis_of, join, piece
+from aotc_runtime.serving.routing.split_calls import axis_of
 
 SECONDS_MIN = 10.0
 TIMES_LONGER = 50
@@ -280,31 +280,31 @@ class PlainTrials:
     def _at_ends(
         self, trial: Trial, subject: Subject, arrays: CallArrays, atol: float
     ) -> Iterator[Finding]:
-        """Yield findings for what padding changes where numbers with a range are at its ends.
+        """Yield findings where numbers with a range are at its ends, of splits in the first half.
 
-        Of a split, they are for what such numbers in the first half change in the second, beyond
-        `atol`: both results are of one module, so that no number is rounded to another step.
+        Of a split, there are others for what such numbers, and far ones, change in the second half,
+        beyond `atol`: both results are of one module, which rounds nothing to another step.
         """
         entry, inputs, outputs, execute = subject
         ranges = self._manifest.entry_points[entry.entry_point].fixtures.ranges
-        for kind in ENDS if ranges or not trial.fill else ():
-            call = replace(trial.call, inputs=kind)
-            tried, at_end, given = replace(trial, call=call), self._inputs(call), []
+        for kind in ENDS:
+            tried = replace(trial, call=replace(trial.call, inputs=kind))
+            at_end, ranged, every = self._inputs(tried.call), [], []
             for spec, leaf in zip(inputs, arrays.inputs, strict=True):
-                axis = None if trial.fill else axis_of(spec.shape, trial.dimensions[0])
-                if trial.fill and spec.path in ranges:
-                    leaf = at_end[spec.path]
-                elif axis is not None:
-                    half = piece(at_end[spec.path], axis, 0, leaf.shape[axis] // 2)
-                    leaf = join([half, piece(leaf, axis, half.shape[axis], leaf.shape[axis])], axis)
-                given.append(leaf)
-            exact = execute(call.sizes, given)
-            if trial.fill:
-                results, expected, allowed = run(trial, subject, given), exact, entry.atol
-            else:
-                results, expected, allowed = [exact], arrays.expected, atol
-            found = difference(tried, results, expected, outputs, entry.rtol, allowed)
-            yield from leaks(entry, [Outcome(tried, found)], JAX, self._manifest.where)
+                changed = at_end[spec.path]
+                if not trial.fill:
+                    changed = with_first_half(leaf, changed, axis_of(spec.shape, *trial.dimensions))
+                ranged.append(changed if spec.path in ranges else leaf)
+                every.append(changed)
+            found = []
+            if ranges:
+                exact, made = execute(trial.call.sizes, ranged), run(trial, subject, ranged)
+                found.append(difference(trial, made, exact, outputs, entry.rtol, entry.atol))
+            if not trial.fill:
+                other = [execute(trial.call.sizes, every)]
+                found.append(difference(tried, other, arrays.expected, outputs, entry.rtol, atol))
+            each = [Outcome(tried, difference) for difference in found]
+            yield from leaks(entry, each, JAX, self._manifest.where)
 
     def _recorded(self, call: Call, inputs: Mapping[str, Array] | None = None) -> float:
         """Write a call with its results, if that was not done; return its step allowance.
