@@ -128,7 +128,7 @@ class CapturedEntryPoint:
     Attributes:
         specialized: Dimension to the place where the program decides by its size.
         undetermined: Dimension to why it could not be traced at all sizes at once; its axes were
-            found by trial.
+            found at single sizes.
         counted: Padded or split dimension to the place where the program computes with its size.
         mesh: Of the devices that it runs on.
         lines: Of the coverage and of the decisions by size.

@@ -156,9 +156,6 @@ NAMES = {
 ROUNDING = 1e-3
 """The largest relative error that rounding in another order, in float32, plausibly makes."""
 
-SHOWN_MAX = 4
-"""Inputs that a message names with the number that filled them."""
-
 
 def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], names: str) -> str:
     largest = max(each.difference.max_rel for each in failed)
@@ -221,7 +218,7 @@ def _named(fill: str) -> str:
 
 def _numbers(filled: Mapping[str, str]) -> str:
     shown = [f"{path} = {number}" for path, number in filled.items()]
-    return f" ({shortened(shown, SHOWN_MAX)})" if shown else ""
+    return f" ({shortened(shown, 4)})" if shown else ""
 
 
 def judged(

@@ -171,7 +171,7 @@ def test_axes_are_found_by_trial_where_jax_needs_the_size(capture: Capture) -> N
     (note,) = fixed_decisions(captured.program)
     number = 1 + (IMPORTS + source).splitlines(keepends=True).index(line)
     assert f"program.py:{number}: NotImplementedError" in note
-    assert note.endswith("; decisions by batch after it were not seen")
+    assert note.endswith("decides by batch, the build does not see it")
 
 
 def test_a_library_may_keep_caches_by_sizes(capture: Capture, tmp_path: Path) -> None:
