@@ -186,6 +186,9 @@ def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], name
             f"keep the padding out of sums, means and maxima over {names}: take a `mask`, and "
             "jnp.where(mask, x, 0) before anything is added up; or leave the policy at fail"
         )
+        is_row = [o.trial.call.inputs == trial_inputs.FILL_ROW for o in failed]
+        if all(o.trial.fill != DECLARED or row for o, row in zip(failed, is_row, strict=True)):
+            hint += "; the declared fill does not replace a mask, as callers may pass its number"
     else:
         hint = f"leave the policy at fail: entries along {names} depend on each other"
     if {o.trial.call.inputs for o in failed} <= {*trial_inputs.SPECIAL_ROWS}:
