@@ -271,7 +271,9 @@ def plan_trials(
     relations = [parse_relation(text) for text in spec.relations]
     accepted = {dimension: known.accepted for dimension, known in dimensions.items()}
     sizes = [dict(each) for each in profiles]
-    rows = trial_inputs.SPECIAL_ROWS if _has_free_rows(captured, spec) else ()
+    floats = {tensor.path for tensor in captured.inputs if trial_run.is_float(tensor.dtype)}
+    may_be_nan = floats - {*spec.by_loader, *spec.fixtures.ranges}
+    rows = trial_inputs.SPECIAL_ROWS if may_be_nan and spec.numerics != "finite" else ()
     planner = _Planner(captured, entry, sorted(pads), accepted, relations, sizes, rows)
     planned = [
         Trial(planner.call(each, kind)) for each in sizes for kind in (FIXTURE, *trial_inputs.KINDS)
@@ -281,14 +283,6 @@ def plan_trials(
         if isinstance(at_once(policy), Split):
             planned += [*planner.split(dimension), *planner.beside(dimension)]
     return replace(entry, trials=tuple(planned))
-
-
-def _has_free_rows(captured: CapturedEntryPoint, spec: EntryPointSpec) -> bool:
-    """Return whether callers may pass rows of NaN."""
-    stated = {*spec.by_loader, *spec.fixtures.ranges}
-    return spec.numerics != "finite" and any(
-        trial_run.is_float(tensor.dtype) and tensor.path not in stated for tensor in captured.inputs
-    )
 
 
 def ranges(
@@ -330,7 +324,7 @@ def trial_leaves(
             bounds=spec.fixtures.ranges.get(path),
             is_key=tensor.key_impl is not None,
             is_fixed=path in spec.by_loader,
-            is_drawn=isinstance(declared.get(path), InputLeaf) and not is_recorded,
+            is_recorded=isinstance(declared.get(path), InputLeaf) and is_recorded,
             is_made=not isinstance(declared.get(path), InputLeaf),
             fill=fill_value(fills.get(path, "0"), tensor.dtype),
             fixed_axes=tuple(not parse_expression(axis).names() for axis in tensor.shape),

@@ -143,6 +143,7 @@ def build(
         manifest = with_card(manifest, card)
     path = output or Path(f"{manifest.name}-{manifest.version}.aotb")
     require_place(path, form)
+    attestations = build_notes.attestations_at(path)
     asked = ((sbom, output_paths.BILL_OF_MATERIALS), (save_tuning, TUNING_FILE))
     files = [(place, kind) for place, kind in asked if place]
     for place, kind in files:
@@ -219,6 +220,7 @@ def build(
             },
         ),
         *(cache.notes() if cache else ()),
+        *build_notes.lost_attestations(path, attestations),
     ]
     labelled = {
         f"{compiled.jobs[target][key].label} for {target}": executable

@@ -15,11 +15,9 @@ from aotc.base.errors import finding, refusal, shortened
 from aotc.bundle.read.bundle_facts import NUMBERS
 from aotc.commands.diff.bundle_diff import KINDS, Change, Diff
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import did_you_mean
 
 ANY, NONE = "any", "none"
-
-SHOWN_MAX = 3
-"""Places in one finding."""
 
 _UNITS = {"": 1, **UNITS}
 _LIMIT = re.compile(
@@ -67,18 +65,16 @@ def parse_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
 def _rule(text: str) -> Rule:
     if text in (ANY, NONE) or text in KINDS or text in NUMBERS:
         return Rule(text, text)
-    found = _LIMIT.match(text)
-    unit = found["unit"] if found else ""
-    if found and found["name"] in NUMBERS and (unit == "%" or unit in _units(found["name"])):
-        amount = Fraction(found["amount"])
-        limit = amount / 100 if unit == "%" else amount * _UNITS[unit]
-        return Rule(text, found["name"], 1 if found["sign"] == ">+" else -1, limit, unit == "%")
+    name = re.split("[<>]", text)[0]
+    units = {"", "%", *(UNITS if NUMBERS.get(name, ("",))[0] == "bytes" else ())}
+    if (found := _LIMIT.match(text)) and name in NUMBERS and found["unit"] in units:
+        amount, is_part = Fraction(found["amount"]), found["unit"] == "%"
+        limit = amount / 100 if is_part else amount * _UNITS[found["unit"]]
+        return Rule(text, name, 1 if found["sign"] == ">+" else -1, limit, is_part)
     expected = f"any, none, {', '.join(KINDS)}, or one of {', '.join(NUMBERS)} with a limit"
-    raise refusal("AOTC-E056", f"--fail-on {text}", repr(text), expected=expected)
-
-
-def _units(name: str) -> set[str]:
-    return set(_UNITS) if NUMBERS[name][0] == "bytes" else {""}
+    known = (ANY, NONE, *KINDS, *NUMBERS)
+    hint = None if name in known else did_you_mean(name, known, "") or None
+    raise refusal("AOTC-E056", f"--fail-on {text}", repr(text), expected=expected, hint=hint)
 
 
 def violations(rules: Sequence[Rule], diff: Diff) -> Iterator[Finding]:
@@ -101,4 +97,4 @@ def _kinds(changes: Sequence[Change]) -> str:
 
 
 def _places(changes: Sequence[Change]) -> str:
-    return shortened([f"{c.where} {c.before} -> {c.after}" for c in changes], SHOWN_MAX, "; ")
+    return shortened([f"{c.where} {c.before} -> {c.after}" for c in changes], 3, "; ")
