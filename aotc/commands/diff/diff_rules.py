@@ -69,16 +69,13 @@ def _rule(text: str) -> Rule:
         return Rule(text, text)
     found = _LIMIT.match(text)
     unit = found["unit"] if found else ""
-    if found and found["name"] in NUMBERS and (unit == "%" or unit in _units(found["name"])):
+    units = NUMBERS.get(found["name"], ()) if found else ()
+    if found and units and unit in ("%", *(_UNITS if units[0] == "bytes" else ("",))):
         amount = Fraction(found["amount"])
         limit = amount / 100 if unit == "%" else amount * _UNITS[unit]
         return Rule(text, found["name"], 1 if found["sign"] == ">+" else -1, limit, unit == "%")
     expected = f"any, none, {', '.join(KINDS)}, or one of {', '.join(NUMBERS)} with a limit"
     raise refusal("AOTC-E056", f"--fail-on {text}", repr(text), expected=expected)
-
-
-def _units(name: str) -> set[str]:
-    return set(_UNITS) if NUMBERS[name][0] == "bytes" else {""}
 
 
 def violations(rules: Sequence[Rule], diff: Diff) -> Iterator[Finding]:
