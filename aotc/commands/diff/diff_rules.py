@@ -65,14 +65,15 @@ def parse_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
 def _rule(text: str) -> Rule:
     if text in (ANY, NONE) or text in KINDS or text in NUMBERS:
         return Rule(text, text)
-    name = re.split("[<>]", text)[0]
-    units = {"", "%", *(UNITS if NUMBERS.get(name, ("",))[0] == "bytes" else ())}
-    if (found := _LIMIT.match(text)) and name in NUMBERS and found["unit"] in units:
-        amount, is_part = Fraction(found["amount"]), found["unit"] == "%"
-        limit = amount / 100 if is_part else amount * _UNITS[found["unit"]]
-        return Rule(text, name, 1 if found["sign"] == ">+" else -1, limit, is_part)
+    found = _LIMIT.match(text)
+    unit = found["unit"] if found else ""
+    units = NUMBERS.get(found["name"], ()) if found else ()
+    if found and units and unit in ("%", *(_UNITS if units[0] == "bytes" else ("",))):
+        amount = Fraction(found["amount"])
+        limit = amount / 100 if unit == "%" else amount * _UNITS[unit]
+        return Rule(text, found["name"], 1 if found["sign"] == ">+" else -1, limit, unit == "%")
     expected = f"any, none, {', '.join(KINDS)}, or one of {', '.join(NUMBERS)} with a limit"
-    known = (ANY, NONE, *KINDS, *NUMBERS)
+    known, name = (ANY, NONE, *KINDS, *NUMBERS), re.split("[<>]", text)[0]
     hint = None if name in known else did_you_mean(name, known, "") or None
     raise refusal("AOTC-E056", f"--fail-on {text}", repr(text), expected=expected, hint=hint)
 
