@@ -82,11 +82,11 @@ def test_init_container_allows_offline(python: str, digits_bundle: Bundle, tmp_p
         lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
 
 
-def test_unsigned_stops_init(digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path) -> None:
+def test_unsigned_stops_init(digits_bundle: Bundle, train_bundle: Bundle, tmp_path: Path) -> None:
     (init,) = pod("kubernetes/deployment.yaml")["initContainers"]
     (reference,) = {a for a in init["args"] if a.startswith("oci://")}
     registry = OciServer()
-    places = copied((digits_bundle[0], vision_bundle[1]), tmp_path)
+    places = copied((digits_bundle[0], train_bundle[1]), tmp_path)
     places |= {reference: pushed(digits_bundle, registry), "/store": tmp_path / "store"}
     verify = program(sys.executable, init["args"], places)
     done = subprocess.run(verify, capture_output=True, text=True, check=False)
@@ -133,7 +133,7 @@ def test_kserve_serves_the_folder(
 
 
 def test_kserves_image_is_verified_first(
-    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
+    digits_bundle: Bundle, train_bundle: Bundle, tmp_path: Path
 ) -> None:
     _, predictor, model = by_kserve("kserve/digits-oci.yaml", "digits")
     (volume,), (verify,) = predictor["volumes"], predictor["initContainers"]
@@ -146,7 +146,7 @@ def test_kserves_image_is_verified_first(
     (mount,) = [m for m in verify["volumeMounts"] if m["name"] == volume["name"]]
     assert (mount["mountPath"], mount["subPath"]) == ("/mnt/models", "models")
     assert "COPY digits.aotb /models/" in (EXAMPLES / "docker" / "Dockerfile").read_text("utf-8")
-    for folder, policy, code in (("good", digits_bundle[1], 0), ("bad", vision_bundle[1], 5)):
+    for folder, policy, code in (("good", digits_bundle[1], 0), ("bad", train_bundle[1], 5)):
         (tmp_path / folder).mkdir()
         places = copied((digits_bundle[0], policy), tmp_path / folder)
         done = subprocess.run(program(sys.executable, verify["args"], places), check=False)
@@ -154,7 +154,7 @@ def test_kserves_image_is_verified_first(
 
 
 def test_kserves_storage_initializer_verifies_what_was_pushed(
-    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
+    digits_bundle: Bundle, train_bundle: Bundle, tmp_path: Path
 ) -> None:
     arguments, _, model = by_kserve("kserve/digits-oci.yaml", "digits-pushed")
     (storage,) = documents("kserve/digits-oci.yaml", "ClusterStorageContainer")
@@ -163,7 +163,7 @@ def test_kserves_storage_initializer_verifies_what_was_pushed(
     assert container["name"] == "storage-initializer", "as KServe finds it"
     registry = OciServer()
     reference = pushed(digits_bundle, registry)
-    for folder, policy, code in (("bad", vision_bundle[1], 5), ("good", digits_bundle[1], 0)):
+    for folder, policy, code in (("bad", train_bundle[1], 5), ("good", digits_bundle[1], 0)):
         (tmp_path / folder).mkdir()
         places = copied((digits_bundle[0], policy), tmp_path / folder)
         places |= {"/mnt/models": tmp_path / folder / "store", "8080": "0"}
