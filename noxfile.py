@@ -1,4 +1,4 @@
-"""Suites that need more than `make test` installs: `make test-NAME` runs the session of this name.
+"""Suites beside `make test`, most of which need more: `make test-NAME` runs the session NAME.
 
 Each makes environments in out/ (once; they are large) and runs its tests. Variables stand in place
 of arguments: CHECKOUT (of the project whose cases are run), HEADERS, KSERVE, STABLEHLO, SEED,
@@ -130,6 +130,12 @@ for _suite in SUITES:
 def checkout_pytest(session: nox.Session, *arguments: str, **variables: str) -> None:
     """Run tests in the environment of `make test`."""
     run(session, ".venv/bin/python", "-m", "pytest", *arguments, **variables)
+
+
+@nox.session(python=False, name="long")
+def long_tests(session: nox.Session) -> None:
+    """Searches, faults and whole programs, which `make test` leaves out."""
+    checkout_pytest(session, "-n", JOBS, "--dist", "worksteal", "-m", "long", "tests")
 
 
 @nox.session(python=False)

@@ -68,11 +68,11 @@ def test_init_container_allows_offline(python: str, digits_bundle: Bundle, tmp_p
         started.lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
 
 
-def test_unsigned_stops_init(digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path) -> None:
+def test_unsigned_stops_init(digits_bundle: Bundle, train_bundle: Bundle, tmp_path: Path) -> None:
     (init,) = pod("kubernetes/deployment.yaml")["initContainers"]
     (reference,) = {a for a in init["args"] if a.startswith("oci://")}
     registry = OciServer()
-    places = started.copied((digits_bundle[0], vision_bundle[1]), tmp_path)
+    places = started.copied((digits_bundle[0], train_bundle[1]), tmp_path)
     places |= {reference: pushed(digits_bundle, registry), "/store": tmp_path / "store"}
     verify = started.program(sys.executable, init["args"], places)
     done = subprocess.run(verify, capture_output=True, text=True, check=False)
@@ -119,7 +119,7 @@ def test_kserve_serves_the_folder(
 
 
 def test_kserves_image_is_verified_first(
-    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
+    digits_bundle: Bundle, train_bundle: Bundle, tmp_path: Path
 ) -> None:
     _, predictor, model = by_kserve("kserve/digits-oci.yaml", "digits")
     (volume,), (verify,) = predictor["volumes"], predictor["initContainers"]
@@ -134,7 +134,7 @@ def test_kserves_image_is_verified_first(
     assert "COPY digits.aotb /models/" in (started.EXAMPLES / "docker" / "Dockerfile").read_text(
         "utf-8"
     )
-    for folder, policy, code in (("good", digits_bundle[1], 0), ("bad", vision_bundle[1], 5)):
+    for folder, policy, code in (("good", digits_bundle[1], 0), ("bad", train_bundle[1], 5)):
         (tmp_path / folder).mkdir()
         places = started.copied((digits_bundle[0], policy), tmp_path / folder)
         done = subprocess.run(started.program(sys.executable, verify["args"], places), check=False)
@@ -142,7 +142,7 @@ def test_kserves_image_is_verified_first(
 
 
 def test_kserves_storage_initializer_verifies_what_was_pushed(
-    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
+    digits_bundle: Bundle, train_bundle: Bundle, tmp_path: Path
 ) -> None:
     arguments, _, model = by_kserve("kserve/digits-oci.yaml", "digits-pushed")
     (storage,) = documents("kserve/digits-oci.yaml", "ClusterStorageContainer")
@@ -151,7 +151,7 @@ def test_kserves_storage_initializer_verifies_what_was_pushed(
     assert container["name"] == "storage-initializer", "as KServe finds it"
     registry = OciServer()
     reference = pushed(digits_bundle, registry)
-    for folder, policy, code in (("bad", vision_bundle[1], 5), ("good", digits_bundle[1], 0)):
+    for folder, policy, code in (("bad", train_bundle[1], 5), ("good", digits_bundle[1], 0)):
         (tmp_path / folder).mkdir()
         places = started.copied((digits_bundle[0], policy), tmp_path / folder)
         places |= {"/mnt/models": tmp_path / folder / "store", "8080": "0"}
