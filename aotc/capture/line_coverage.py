@@ -94,7 +94,9 @@ class Recording:
         return sys.monitoring.DISABLE
 
     def _handled(self, code: CodeType, offset: int, error: BaseException) -> None:
-        is_of_values = isinstance(error, _OF_VALUES) or "'_DimExpr' object" in str(error)
+        texts = [each for each in error.args if isinstance(each, str)]
+        of_sizes = any("'_DimExpr' object" in text for text in texts)
+        is_of_values = of_sizes or isinstance(error, _OF_VALUES)
         if is_of_values and is_own(code.co_filename, self._root):
             self.caught[f"{type(error).__name__} at {user_line(error, self._root)}"] = None
             self._note(sys._getframe(1), f"catches {type(error).__name__}")
