@@ -226,6 +226,13 @@ def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
             yield str(chain[0].params["dim"]), chain
 
 
+def drawn_shapes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
+    """Yield the shapes in which one key draws numbers or keys, as text, with their equations."""
+    for chain in equations_within(jaxpr):
+        if chain[0].primitive.name in ("random_bits", "random_split"):
+            yield str(chain[0].params["shape"]), chain
+
+
 _READINGS = dict.fromkeys(("__str__", "__repr__"), "writes {} as text")
 _READINGS["__hash__"] = "uses {} as a key"
 

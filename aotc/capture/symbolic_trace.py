@@ -65,6 +65,8 @@ class Symbolic:
         unseen: Dimensions by whose size the program may decide after what jax cannot trace.
         counted: By dimension, the first line that computes with its size, "model.py:12 (f)"; known
             where all dimensions could be traced at once.
+        drawn: By dimension, the first line that draws random numbers for its whole size at once;
+            known where `counted` is.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
@@ -72,6 +74,7 @@ class Symbolic:
     undetermined: dict[str, str] = field(default_factory=dict)
     counted: dict[str, str] = field(default_factory=dict)
     unseen: frozenset[str] = frozenset()
+    drawn: dict[str, str] = field(default_factory=dict)
 
 
 def analyze(
@@ -89,18 +92,19 @@ def analyze(
     shapes: Shapes | None = None
     failure: Specialized | str | None
     counted: dict[str, str] = {}
+    drawn: dict[str, str] = {}
     try:
         sizes = symbols(accepted, relations)
     except ValueError as error:
         failure = f"jax does not take the range or the relations: {first_line(error)}"
     else:
-        shapes, failure, counted = _evaluate(call_at, shapes_of, sizes, root)
+        shapes, failure, counted, drawn = _evaluate(call_at, shapes_of, sizes, root)
     written = None
     if shapes is not None:
         inputs = _inputs(call_at, shapes_of, accepted, relations) or shapes[0]
         written = (_written(inputs), _written(shapes[1]))
     if failure is None:
-        return Symbolic(written, counted=counted)
+        return Symbolic(written, counted=counted, drawn=drawn)
     specialized: dict[str, Specialized] = {}
     undetermined: dict[str, str] = {}
     for name, known in accepted.items():
@@ -109,7 +113,9 @@ def analyze(
         symbol = name if step == 1 else f"{name}_by_{step}"
         fewer = Dimension(known.smallest // step, known.largest // step, 1)
         alone = {**concrete, name: step * symbols({symbol: fewer}, ())[symbol]}
-        _, found, _ = _evaluate(call_at, shapes_of, alone, root)
+        _, found, _, by_one_key = _evaluate(call_at, shapes_of, alone, root)
+        if by_one_key:
+            drawn[name] = next(iter(by_one_key.values()))
         if isinstance(found, Specialized):
             specialized[name] = found
         elif found is not None:
@@ -118,7 +124,8 @@ def analyze(
     if not specialized and not undetermined:
         undetermined = dict.fromkeys(accepted, str(failure))
     # A program that only asks whether two sizes are equal traces; that it asked is what counts.
-    return Symbolic(None if specialized else written, specialized, undetermined, counted, unseen)
+    inputs_outputs = None if specialized else written
+    return Symbolic(inputs_outputs, specialized, undetermined, counted, unseen, drawn)
 
 
 def _inputs(
@@ -182,10 +189,10 @@ def export_module(
 
 def _evaluate(
     call_at: CallAt, shapes_of: ShapesOf, sizes: Mapping[str, Any], root: Path
-) -> tuple[Shapes | None, Specialized | str | None, dict[str, str]]:
+) -> tuple[Shapes | None, Specialized | str | None, dict[str, str], dict[str, str]]:
     """Trace a call; return shapes, the deciding place or an error, and places that use sizes.
 
-    The last maps dimensions to lines that compute with their size.
+    The last two map symbols to lines that compute with their size, and that draw numbers for it.
     """
     asked: list[Specialized] = []
 
@@ -202,13 +209,17 @@ def _evaluate(
             traced, results = jax.make_jaxpr(call, return_shape=True)(*leaves)
             shapes = shapes_of(call, results)
     except Exception as error:  # noqa: BLE001 - the user's code, or jax, for whatever reason
-        return None, next(iter(asked), None) or _failure(error, root), {}
+        return None, next(iter(asked), None) or _failure(error, root), {}, {}
     counted: dict[str, str] = {}
     for size, chain in jax_private.counted_sizes(traced.jaxpr):
         for name in _NAME.findall(size):
             if name in sizes:
                 counted.setdefault(name, trace_refusals.own_line(chain, root))
-    return shapes, next(iter(asked), None), counted
+    drawn: dict[str, str] = {}
+    for shape, chain in jax_private.drawn_shapes(traced.jaxpr):
+        for name in _NAME.findall(shape):
+            drawn.setdefault(name, trace_refusals.own_line(chain, root))
+    return shapes, next(iter(asked), None), counted, drawn
 
 
 def _specialized(place: str, function: str, does: str) -> Specialized:

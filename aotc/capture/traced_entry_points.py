@@ -374,6 +374,8 @@ def _unsuited(
             if carrying not in ([], [dimension]):
                 found = f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
                 yield "split-needs-one-axis-per-tensor", found
+        if place := symbolic.drawn.get(dimension):
+            yield "one-key-for-all-parts", place
     if isinstance(plan, bundle_manifest.Pad):
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):

@@ -192,6 +192,8 @@ def test_a_specialised_dimension_has_no_policy_but_fail(capture: Capture, policy
         ("split", "x @ x.T", "output result, float32[batch, batch]"),
         ("split", "jnp.concatenate([x, x])", "output result, float32[2*batch, 4]"),
         ("compile", "jnp.fft.fft(x, axis=0).real", "NotImplementedError: Shape polymorphism"),
+        ("split", "x * jax.random.bernoulli(jax.random.key(0), 1e-6, x.shape)", "program.py:"),
+        ("split", "x + jax.random.split(jax.random.key(0), x.shape[0]).shape[0]", "program.py:"),
     ],
 )
 def test_unfit_axes_are_refused(capture: Capture, policy: str, result: str, found: str) -> None:
@@ -199,6 +201,13 @@ def test_unfit_axes_are_refused(capture: Capture, policy: str, result: str, foun
     refusal = capture(f"def f(x):\n    return {result}\n", manifest).refusal
     assert refusal.code == "AOTC-E839"
     assert found in refusal.found
+
+
+def test_rows_with_random_keys_of_their_own_can_be_split(capture: Capture) -> None:
+    keys = 'inputs.keys = { shape = ["batch"], dtype = "key<fry>" }'
+    source = "def f(x, keys):\n    return x + jax.vmap(jax.random.normal)(keys)[:, None]\n"
+    captured = capture(source, f'{BATCHED}{keys}\nout_of_profile.batch = "split"\n')
+    assert captured.f.outputs[0].shape == ("batch", 4)
 
 
 @pytest.mark.parametrize(
