@@ -226,11 +226,18 @@ def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
             yield str(chain[0].params["dim"]), chain
 
 
-def drawn_shapes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
-    """Yield the shapes in which one key draws numbers or keys, as text, with their equations."""
+def coupled_sizes(jaxpr: Any) -> Iterator[tuple[str, str, Chain]]:
+    """Yield causes of AOTC-E839 for a split, the sizes as text, and their equations.
+
+    One key draws numbers or keys for a whole size, or a result pairs all rows with all rows.
+    """
     for chain in equations_within(jaxpr):
         if chain[0].primitive.name in ("random_bits", "random_split"):
-            yield str(chain[0].params["shape"]), chain
+            yield "one-key-for-all-parts", str(chain[0].params["shape"]), chain
+        for variable in chain[0].outvars:
+            sizes = list(map(str, getattr(variable.aval, "shape", ())))
+            for size in {each for each in sizes if sizes.count(each) > 1}:
+                yield "split-needs-one-axis-per-tensor", size, chain
 
 
 _READINGS = dict.fromkeys(("__str__", "__repr__"), "writes {} as text")

@@ -28,6 +28,8 @@ from aotc_runtime.schema.size_expressions import Expression, parse_expression
 
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 
+type Coupling = tuple[str, str]
+
 type Shapes = tuple[Sequence[Any], Sequence[Any]]
 """Symbolic shapes of input leaves and of output leaves."""
 
@@ -65,8 +67,7 @@ class Symbolic:
         unseen: Dimensions by whose size the program may decide after what jax cannot trace.
         counted: By dimension, the first line that computes with its size, "model.py:12 (f)"; known
             where all dimensions could be traced at once.
-        drawn: By dimension, the first line that draws random numbers for its whole size at once;
-            known where `counted` is.
+        coupled: By dimension, why its rows cannot be split, as a cause of AOTC-E839 and a line.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
@@ -74,7 +75,7 @@ class Symbolic:
     undetermined: dict[str, str] = field(default_factory=dict)
     counted: dict[str, str] = field(default_factory=dict)
     unseen: frozenset[str] = frozenset()
-    drawn: dict[str, str] = field(default_factory=dict)
+    coupled: dict[str, Coupling] = field(default_factory=dict)
 
 
 def analyze(
@@ -92,19 +93,19 @@ def analyze(
     shapes: Shapes | None = None
     failure: Specialized | str | None
     counted: dict[str, str] = {}
-    drawn: dict[str, str] = {}
+    coupled: dict[str, Coupling] = {}
     try:
         sizes = symbols(accepted, relations)
     except ValueError as error:
         failure = f"jax does not take the range or the relations: {first_line(error)}"
     else:
-        shapes, failure, counted, drawn = _evaluate(call_at, shapes_of, sizes, root)
+        shapes, failure, counted, coupled = _evaluate(call_at, shapes_of, sizes, root)
     written = None
     if shapes is not None:
         inputs = _inputs(call_at, shapes_of, accepted, relations) or shapes[0]
         written = (_written(inputs), _written(shapes[1]))
     if failure is None:
-        return Symbolic(written, counted=counted, drawn=drawn)
+        return Symbolic(written, counted=counted, coupled=coupled)
     specialized: dict[str, Specialized] = {}
     undetermined: dict[str, str] = {}
     for name, known in accepted.items():
@@ -113,9 +114,9 @@ def analyze(
         symbol = name if step == 1 else f"{name}_by_{step}"
         fewer = Dimension(known.smallest // step, known.largest // step, 1)
         alone = {**concrete, name: step * symbols({symbol: fewer}, ())[symbol]}
-        _, found, _, by_one_key = _evaluate(call_at, shapes_of, alone, root)
-        if by_one_key:
-            drawn[name] = next(iter(by_one_key.values()))
+        _, found, _, rows = _evaluate(call_at, shapes_of, alone, root)
+        if rows:
+            coupled[name] = next(iter(rows.values()))
         if isinstance(found, Specialized):
             specialized[name] = found
         elif found is not None:
@@ -125,7 +126,7 @@ def analyze(
         undetermined = dict.fromkeys(accepted, str(failure))
     # A program that only asks whether two sizes are equal traces; that it asked is what counts.
     inputs_outputs = None if specialized else written
-    return Symbolic(inputs_outputs, specialized, undetermined, counted, unseen, drawn)
+    return Symbolic(inputs_outputs, specialized, undetermined, counted, unseen, coupled)
 
 
 def _inputs(
@@ -189,10 +190,10 @@ def export_module(
 
 def _evaluate(
     call_at: CallAt, shapes_of: ShapesOf, sizes: Mapping[str, Any], root: Path
-) -> tuple[Shapes | None, Specialized | str | None, dict[str, str], dict[str, str]]:
+) -> tuple[Shapes | None, Specialized | str | None, dict[str, str], dict[str, Coupling]]:
     """Trace a call; return shapes, the deciding place or an error, and places that use sizes.
 
-    The last two map symbols to lines that compute with their size, and that draw numbers for it.
+    The last two map symbols to lines that compute with their size, and to couplings of rows.
     """
     asked: list[Specialized] = []
 
@@ -215,11 +216,11 @@ def _evaluate(
         for name in _NAME.findall(size):
             if name in sizes:
                 counted.setdefault(name, trace_refusals.own_line(chain, root))
-    drawn: dict[str, str] = {}
-    for shape, chain in jax_private.drawn_shapes(traced.jaxpr):
-        for name in _NAME.findall(shape):
-            drawn.setdefault(name, trace_refusals.own_line(chain, root))
-    return shapes, next(iter(asked), None), counted, drawn
+    coupled: dict[str, Coupling] = {}
+    for cause, size, chain in jax_private.coupled_sizes(traced.jaxpr):
+        for name in _NAME.findall(size):
+            coupled.setdefault(name, (cause, trace_refusals.own_line(chain, root)))
+    return shapes, next(iter(asked), None), counted, coupled
 
 
 def _specialized(place: str, function: str, does: str) -> Specialized:

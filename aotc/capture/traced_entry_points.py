@@ -369,13 +369,16 @@ def _unsuited(
         yield "output-size-is-unknown", f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
     plan = at_once(policy)
     if isinstance(plan, bundle_manifest.Split) and not unknown:
-        for kind, spec in tensors:
-            carrying = [a for a in spec.shape if dimension in parse_expression(a).names()]
-            if carrying not in ([], [dimension]):
-                found = f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
-                yield "split-needs-one-axis-per-tensor", found
-        if place := symbolic.drawn.get(dimension):
-            yield "one-key-for-all-parts", place
+        unfit = [
+            f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
+            for kind, spec in tensors
+            if [a for a in spec.shape if dimension in parse_expression(a).names()]
+            not in ([], [dimension])
+        ]
+        for found in unfit:
+            yield "split-needs-one-axis-per-tensor", found
+        if not unfit and (coupling := symbolic.coupled.get(dimension)):
+            yield coupling
     if isinstance(plan, bundle_manifest.Pad):
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):

@@ -192,6 +192,7 @@ def test_a_specialised_dimension_has_no_policy_but_fail(capture: Capture, policy
         ("split", "x @ x.T", "output result, float32[batch, batch]"),
         ("split", "jnp.concatenate([x, x])", "output result, float32[2*batch, 4]"),
         ("compile", "jnp.fft.fft(x, axis=0).real", "NotImplementedError: Shape polymorphism"),
+        ("split", "x * (x[:, :1] == x[:, 0] + 1e6).any(axis=1)[:, None]", "program.py:"),
         ("split", "x * jax.random.bernoulli(jax.random.key(0), 1e-6, x.shape)", "program.py:"),
         ("split", "x + jax.random.split(jax.random.key(0), x.shape[0]).shape[0]", "program.py:"),
     ],
