@@ -66,7 +66,9 @@ def reaches_far(x):
     return jnp.where(jnp.arange(x.shape[0])[:, None] < 17, x, jnp.roll(x, 17, 0))
 
 def drops_equal(x):
-    return jnp.where(jnp.tril(alike(x), -1).any(1)[:, None], 0.0, x)
+    order = jnp.lexsort(x.T)
+    again = (x[order][1:] == x[order][:-1]).all(1)
+    return x.at[order[1:]].multiply(jnp.where(again, 0.0, 1.0)[:, None])
 
 def like_padding(x):
     return alike(x).sum(1)
