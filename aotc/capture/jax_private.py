@@ -236,7 +236,7 @@ def coupled_sizes(jaxpr: Any) -> Iterator[tuple[str, str, Chain]]:
             yield "one-key-for-all-parts", str(chain[0].params["shape"]), chain
         for variable in chain[0].outvars:
             sizes = list(map(str, getattr(variable.aval, "shape", ())))
-            for size in {each for each in sizes if sizes.count(each) > 1}:
+            for size in sorted({each for each in sizes if sizes.count(each) > 1}):
                 yield "split-needs-one-axis-per-tensor", size, chain
 
 

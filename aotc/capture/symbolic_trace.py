@@ -29,6 +29,7 @@ from aotc_runtime.schema.size_expressions import Expression, parse_expression
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 
 type Coupling = tuple[str, str]
+"""Why rows cannot be computed apart: a cause of AOTC-E839, and a line of the program."""
 
 type Shapes = tuple[Sequence[Any], Sequence[Any]]
 """Symbolic shapes of input leaves and of output leaves."""
@@ -67,7 +68,7 @@ class Symbolic:
         unseen: Dimensions by whose size the program may decide after what jax cannot trace.
         counted: By dimension, the first line that computes with its size, "model.py:12 (f)"; known
             where all dimensions could be traced at once.
-        coupled: By dimension, why its rows cannot be split, as a cause of AOTC-E839 and a line.
+        coupled: By dimension, why its rows cannot be split.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
