@@ -105,11 +105,10 @@ def _no_function(option: str, reference: str) -> Finding:
     """Return AOTC-E080 for a text that is no reference to a function."""
     expected, cause = _REFERENCE, "function-reference-is-invalid"
     module, _, attribute = reference.rpartition(".")
-    meant = f"{module}:{attribute}"
-    files = (f"{module}{suffix}" for suffix in suffixes())
-    meant = next(filter(os.path.isfile, files), meant)
-    is_meant = is_function_reference(meant) or is_model_file(meant)
-    hint = f"did you mean `{meant}`?" if is_meant else "name a function"
+    files = [f"{module}{suffix}" for suffix in suffixes()]
+    meant = next(filter(os.path.isfile, files), f"{module}:{attribute}")
+    is_named = meant in files or is_function_reference(meant)
+    hint = f"did you mean `{meant}`?" if is_named else "name a function"
     if reference.endswith(".py"):
         hint = f"name one of its functions, such as `{PurePath(reference).stem}:predict`"
     elif os.path.isfile(reference):  # noqa: PTH113  of a name that is too long, too

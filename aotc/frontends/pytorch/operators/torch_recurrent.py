@@ -14,7 +14,7 @@ op = FAMILY
 
 type States = tuple[Array, ...]
 type Cell = Callable[[Array, States, Sequence[Array]], States]
-"""Of what the input makes (gates), states and transposed weights of the recurrence: new states."""
+"""Compute new states from the input's gates, the states and the transposed recurrent weights."""
 
 
 def _trained(given: Arguments) -> str | None:
