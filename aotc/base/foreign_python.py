@@ -96,6 +96,8 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
         status = status or 1
     if status or not (folder / script.result).exists():
         found, hint = quoted(describe_status(status), said[-LINES_SHOWN:]), script.hint
+        if said and said[-1].startswith(("ImportError:", "ModuleNotFoundError:")):
+            found = said[-1]
         if status == -signal.SIGXCPU:
             found = f"more than {limits.seconds} s"
             hint = f"set {SECONDS_VARIABLE} if it needs longer"

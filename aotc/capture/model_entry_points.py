@@ -20,7 +20,7 @@ from aotc.capture import import_program, jax_private, jax_trees, line_coverage, 
 from aotc.capture.file_digests import read_source
 from aotc.capture.model_files.custom_call_checks import require_known_calls
 from aotc.capture.model_files.frontend_protocol import AxisNames, Model, ModelFile, ModelInput
-from aotc.capture.model_files.frontend_registry import read_model
+from aotc.capture.model_files.frontend_registry import read_model, wider_hint
 from aotc.capture.weight_sets import Weights, in_tree, load
 from aotc.config.build_manifest import (
     BuildManifest,
@@ -265,6 +265,7 @@ class _Completing:
     def completed(self, source: SourceFile) -> EntryPointSpec:
         """Raises CaptureError (AOTC-E846)."""
         paths, spec = paths_of(self.model), self.spec
+        self.file = source.text
         if len({*paths}) < len(paths) or WEIGHTS in {path.split("/")[0] for path in paths}:
             names = ", ".join(each.name for each in self.model.inputs)
             expected = f"inputs that have names of their own in Python, none of them {WEIGHTS}"
@@ -401,13 +402,14 @@ class _Completing:
         for wanted, axis in self.names.renamed.items():
             known = self.manifest.dimensions.get(str(axis))
             at = self.at if known is None else ("dimensions", str(axis), "range")
-            least = axis if known is None else known.accepted.smallest
-            most = axis if known is None else known.accepted.largest
-            smallest, largest = self.model.ranges.get(wanted, (None, None))
-            if int(least) < (smallest or 0) or (largest is not None and int(most) > largest):
-                ends = f"{smallest or 0} to {'any' if largest is None else largest}"
+            least = int(axis) if known is None else known.accepted.smallest
+            most = int(axis) if known is None else known.accepted.largest
+            low, high = self.model.ranges.get(wanted, (None, None))
+            if least < (low or 0) or (high is not None and most > high):
+                ends = f"{low or 0} to {'any' if high is None else high}"
                 where, expected = self.manifest.where(*at), f"{ends}, which the model file accepts"
-                yield finding("AOTC-E846", where, f"{least} to {most}", expected=expected)
+                hint, found = wider_hint(self.file, least, most), f"{least} to {most}"
+                yield finding("AOTC-E846", where, found, expected=expected, hint=hint)
 
     def _dtype(
         self, leaf: InputLeaf, each: ModelInput, where: str, problems: list[Finding]

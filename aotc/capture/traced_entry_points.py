@@ -364,8 +364,11 @@ def _unsuited(
 ) -> Iterator[tuple[str, str]]:
     """Yield causes of AOTC-E839, each with what was found."""
     tensors = [*(("input", spec) for spec in inputs), *(("output", spec) for spec in outputs)]
+    reasons = symbolic.specialized | symbolic.undetermined
+    if not isinstance(policy, bundle_manifest.CompileHere):
+        reasons = {name: reasons[name] for name in symbolic.unseen & {dimension}}
     unknown = [(kind, spec) for kind, spec in tensors if "?" in spec.shape]
-    for kind, spec in unknown[:1]:
+    for kind, spec in unknown[: not reasons]:  # without a trace, no size is known
         yield "output-size-is-unknown", f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
     plan = at_once(policy)
     if isinstance(plan, bundle_manifest.Split) and not unknown:
@@ -383,9 +386,6 @@ def _unsuited(
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):
             yield "fill-for-an-unknown-input", path
-    reasons = symbolic.specialized | symbolic.undetermined
-    if not isinstance(policy, bundle_manifest.CompileHere):
-        reasons = {name: reasons[name] for name in symbolic.unseen & {dimension}}
     for other, reason in [*reasons.items()][:1]:
         cause = "function-is-not-traceable-at-symbolic-sizes"
         yield cause, str(reason) if other == dimension else f"{reason} (of {other})"

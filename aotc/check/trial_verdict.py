@@ -165,8 +165,8 @@ def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], name
     above = [p for p, (_, high) in entry.ranges.items() if high > size and p not in trial.filled]
     if is_beyond and any(number.lstrip("-").isdecimal() for number in trial.filled.values()):
         hint = (
-            "an index beyond its table gives NaN, also where results are masked: state the numbers "
-            f"of the input in fixtures.ranges; else keep the padding out of sums over {names}"
+            "state the indices that callers pass in `ranges` of the fixtures, as one beyond its "
+            f"table gives NaN; else keep the padding out of sums over {names}"
         )
     elif trial.fill and (marks := [path for path in trial.filled if path in entry.marks]):
         stated = ", ".join(f"{path} = {entry.marks[path]}" for path in marks)
@@ -177,18 +177,18 @@ def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], name
         )
     elif trial.fill and above and len(trial.dimensions) == 1:
         hint = (
-            f"{above[0]} is up to {entry.ranges[above[0]][1]}, above the size {size} of {names}; "
-            f"if it counts entries there, apply a `mask` too, or `minimum({above[0]}, size)` with "
-            'the caller\'s size (`length = "size"` beside the policy), not that of a shape'
+            f"if {above[0]} counts entries along {names} (it is up to "
+            f"{entry.ranges[above[0]][1]}, above {size}), use `minimum({above[0]}, size)` with "
+            '`length = "size"` beside the policy, or a `mask`'
         )
     elif trial.fill:
         hint = (
-            f"keep the padding out of sums, means and maxima over {names}: take a `mask`, and "
-            "jnp.where(mask, x, 0) before anything is added up; or leave the policy at fail"
+            f"take a `mask`, and use jnp.where(mask, x, 0) before sums, means and maxima over "
+            f"{names}; or leave the policy at fail"
         )
         is_row = [o.trial.call.inputs == trial_inputs.FILL_ROW for o in failed]
         if all(o.trial.fill != DECLARED or row for o, row in zip(failed, is_row, strict=True)):
-            hint += "; the declared fill does not replace a mask, as callers may pass its number"
+            hint += "; callers may pass the fill's number too"
     else:
         hint = f"leave the policy at fail: entries along {names} depend on each other"
     if {o.trial.call.inputs for o in failed} <= {*trial_inputs.SPECIAL_ROWS}:

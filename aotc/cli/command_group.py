@@ -25,6 +25,10 @@ OF_COMMANDS = ("--json", "-v", "--verbose")
 """Options that commands have and groups do not."""
 
 
+OF_MANIFEST = {"--engine": "engines", "--precision": "[precision.NAME]", "--profile": "profiles"}
+"""Keys of the build manifest that are no options of `aotc build`; each has a guide."""
+
+
 UNCUT = 1000
 """Width of a summary that click does not shorten; it wraps the text anyway."""
 
@@ -146,6 +150,9 @@ def _misused(error: click.ClickException, out: Output) -> int:
     hint: str = getattr(error, "hint", f"run `{name} --help`")
     if _is_option_of_commands(error):
         hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
+    elif name == "aotc build" and (key := OF_MANIFEST.get(getattr(error, "option_name", ""))):
+        page = key.strip("[").partition(".")[0]
+        hint = f"write `{key}` in the manifest (docs/guides/{page}.md)"
     made = refusal(
         "AOTC-E001",
         name,

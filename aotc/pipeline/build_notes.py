@@ -15,7 +15,7 @@ from aotc_runtime.schema.fallback_policies import without_compiling
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 
-_OUTPUTS = "outputs/"
+_INPUTS, _OUTPUTS = "inputs/", "outputs/"
 
 
 def attestations_at(path: Path) -> int:
@@ -48,16 +48,28 @@ def program_notes(program: CapturedProgram) -> Iterator[str]:
 
 
 def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
-    """Yield a sentence for each output of a fixture in which no value is finite."""
+    """Yield a sentence for each output of a fixture without a finite value, or with some NaN.
+
+    The latter only where integers are passed, which may be indices beyond their table.
+    """
     for key in program.profiles:
         data = memoryview(scratch.fixture(key).read_bytes())
-        for name, (values, _) in tensor_views(data, f"fixture {key.label}").items():
-            if name.startswith(_OUTPUTS) and values.size and not np.isfinite(values).any():
-                path = name.removeprefix(_OUTPUTS) or "result"
+        views = tensor_views(data, f"fixture {key.label}")
+        arrays = {name: values for name, (values, _) in views.items() if values.size}
+        passed = [n for n in arrays if n.startswith(_INPUTS) and arrays[n].dtype.kind in "iu"]
+        for name in filter(lambda name: name.startswith(_OUTPUTS), arrays):
+            values, path = arrays[name], name.removeprefix(_OUTPUTS) or "result"
+            if not np.isfinite(values).any():
                 yield (
                     f"the fixture of {key.label} proves nothing about {path}: plain JAX gives no "
                     "finite value there; choose other fixture inputs (an index beyond its table "
                     "gives NaN), or look for NaN in weights"
+                )
+            elif passed and (count := np.isnan(values).sum()):
+                yield (
+                    f"plain JAX gives NaN for {count} of {values.size} values of {path} in the "
+                    f"fixture of {key.label}, as an index beyond its table does: check `ranges` of "
+                    f"{', '.join(name.removeprefix(_INPUTS) for name in passed)}"
                 )
 
 

@@ -13,12 +13,25 @@ _INSTEAD = {
     **dict.fromkeys((".safetensors", ".npz"), "name a function, and this file as its weights"),
     ".pb": "import the SavedModel with `aotc import-tensorflow`",
 }
+_WIDER = {
+    ".pt2": "narrow the range, or export with `torch.export.Dim(min={}, max={})`",
+    ".tfhlo": "narrow the range, or import with one `--profile` for each profile of the manifest",
+}
+
+RECORDABLE = (".onnx", ".pt2")
+"""Suffixes of the files that `aotc record-expected` runs with their frameworks."""
 
 
 def export_hint(path: str) -> str:
     """Return a hint how to get a model file in place of a file of another kind."""
     suffix = PurePath(path).suffix
     return _INSTEAD.get(suffix, "docs/reference/model-files.md says what writes model files")
+
+
+def wider_hint(path: str, low: int, high: int) -> str:
+    """Return a hint for sizes that a model file does not accept."""
+    otherwise = "narrow the range, or export the model for {} to {}"
+    return _WIDER.get(PurePath(path).suffix, otherwise).format(low, high)
 
 
 def suffixes() -> tuple[str, ...]:

@@ -205,13 +205,9 @@ def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
     """AOTC-E506, which the loader raises before it gathers any facts."""
     missing = sorted(processor_check.floor(facts.jaxlib) - facts.isa)
     if missing and facts.architecture == "x86_64":
-        where, found = f"jaxlib {facts.jaxlib} on {host}", f"{facts.cpu}, which lacks them"
-        expected = f"a processor with {', '.join(missing)}, for jaxlib itself"
-        hint = (
-            "run on a newer processor, or build for a lower target with a jaxlib that needs less, "
-            "and install that there (docs/reference/targets.md)"
-        )
-        yield finding("AOTC-E506", where, found, expected=expected, hint=hint)
+        where, found = f"jaxlib {facts.jaxlib} on {host}", f"{facts.cpu}, without them"
+        expected = f"processor features {', '.join(missing)}"
+        yield finding("AOTC-E506", where, found, expected=expected)
 
 
 def _elsewhere(cell: Cell) -> list[Finding]:

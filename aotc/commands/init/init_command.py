@@ -114,6 +114,7 @@ def init(
     Exit code 3 if tracing fails: edit the manifest, or replace it with --force.
     """
     from aotc.bundle.write.atomic_files import write_atomically
+    from aotc.capture.model_files.frontend_registry import RECORDABLE
     from aotc.commands.init.drafting_process import check, draft_manifest
     from aotc.commands.init.init_request import read_recorded, read_request
     from aotc_runtime.base.errors import AotcError
@@ -158,7 +159,7 @@ def init(
                 for profile in entry_point.profiles
             ]
             document = {**written, "profiles": profiles, "notes": list(notes)}
-            is_recordable = function.endswith((".pt2", ".onnx"))
+            is_recordable = function.endswith(RECORDABLE)
             records = is_recordable and inputs_file is not None and expected_file is None
             out.result(document, lambda: _print(drafted, len(profiles), notes, records))
             return 0

@@ -20,7 +20,7 @@ from aotc.config.input_specs import KEY_DTYPES
 from aotc.config.manifest_problem import spell
 from aotc.report.array_files import Array, read_arguments
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.base.suggestions import closest, did_you_mean
+from aotc_runtime.base.suggestions import closest
 from aotc_runtime.schema.bundle_manifest import DType
 
 DTYPES = tuple(sorted([*(dtype.value for dtype in DType), *KEY_DTYPES]))
@@ -284,14 +284,7 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _names(request: Request) -> Iterator[Finding]:
-    """Yield AOTC-E080 for dimensions that no array has, and parameters that are described twice."""
-    used = {axis for array in request.inputs.values() for axis in array.shape}
-    names = sorted(axis for axis in used if isinstance(axis, str))
-    for name in request.dimensions:
-        if not is_identifier(name) or name not in names:
-            hint = did_you_mean(name, names, "name it in the axes of an --input")
-            expected = f"one of: {', '.join(names) or 'none; name an axis in --input'}"
-            yield _problem("--dimension", expected, spell(name), hint)
+    """Yield AOTC-E080 for parameters that are described twice."""
     seen: dict[str, str] = {}
     for option, parameters in request.by_option.items():
         for name in parameters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -28,10 +28,10 @@ from aotc.commands.init.init_request import (
 )
 from aotc.config.field_types import is_identifier
 from aotc.config.input_specs import WIDE_DTYPES, InputLeaf, is_step
-from aotc.config.manifest_problem import to_toml, toml_key
+from aotc.config.manifest_problem import spell, to_toml, toml_key
 from aotc.config.routing_policies import passing_hint
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.base.suggestions import closest, with_article
+from aotc_runtime.base.suggestions import closest, did_you_mean, with_article
 from aotc_runtime.schema.bundle_manifest import DType
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -39,6 +39,12 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 DEFAULT_RANGE = (1, 64)
 SIZES = (8, 64, 512, 4096)
 """Sizes of profiles between the ends of a range: each more is compiled for every target."""
+
+_MISMATCHES = {
+    "--input": "input-does-not-match-the-example",
+    "--inputs": "recorded-arrays-differ-in-a-size",
+}
+"""Causes of AOTC-E083, by option."""
 
 LARGE_BYTES = 1 << 20
 """A parameter that takes more in the example is more likely weights than a request's input."""
@@ -97,13 +103,15 @@ def draft(
     """Draft a manifest; `entry_point` is the function's name by default.
 
     Raises:
-        UsageError: AOTC-E081 a parameter of which nothing is known, E082 an example that a manifest
-            cannot describe, E083 an option for something that the function does not have.
+        UsageError: AOTC-E080 a range of a dimension that no array has, E081 a parameter of which
+            nothing is known, E082 an example that a manifest cannot describe, E083 an option for
+            something that the function does not have, or recorded arrays that differ in a size.
     """
     names = _option_names(request, answer)
     reader = _ParameterReader(request, names)
     reader.read(answer)
-    raise_if([*_unknown_parameters(request, answer), *reader.problems])
+    unknown = (*_unknown_parameters(request, answer), *_unknown_dimensions(request, reader.axes))
+    raise_if([*unknown, *reader.problems])
     ranges = {names.get(its, its): ends for its, ends in answer.ranges.items()}
     sizes = {names.get(its, its): found for its, found in answer.sizes.items()}
     answer = replace(answer, ranges=ranges, sizes=sizes)
@@ -139,18 +147,29 @@ def _left_out(takes_any: str) -> str:
 
 def _unknown_parameters(request: Request, answer: Answer) -> Iterator[Finding]:
     known = [parameter.name for parameter in answer.parameters]
+    arrays = request.recorded.arrays if request.recorded else {}
     for name, option in sorted(request.named.items()):
         if name in known:
             continue
         hint = "correct the name"
         if option == "--inputs":
             hint = "remove it from the file; labels belong to `evaluation`"
-        if close := closest(name, known):
+        flat = [path.replace("/", "_") for path in arrays if path.startswith(f"{name}/")]
+        if flat and flat[0] in known:
+            hint = f"name the array `{flat[0]}`, as the model file does"
+        elif close := closest(name, known):
             hint = f"did you mean `{close}`?"
         elif answer.takes_any:
             hint = f"add it to the signature, or wrap the function: `def f({name}, ...)`"
         expected = f"one of: {', '.join(known)}" if known else "no parameters"
         yield finding("AOTC-E083", f"{option} {name}", name, expected=expected, hint=hint)
+
+
+def _unknown_dimensions(request: Request, axes: Collection[str]) -> Iterator[Finding]:
+    for name in sorted(request.dimensions.keys() - axes):
+        expected = f"one of: {', '.join(sorted(axes)) or 'none, as all sizes are fixed'}"
+        hint = did_you_mean(name, axes, f"name it in the axes of an array: --input 'x=[{name},64]'")
+        yield finding("AOTC-E080", "--dimension", spell(name), expected=expected, hint=hint)
 
 
 def _dimensions(
@@ -163,7 +182,7 @@ def _dimensions(
         if own := tuple(size for size in answer.sizes.get(name, ()) if first <= size <= last):
             found[name] = DimensionDraft(own[0], own[-1], own)
         else:
-            size, _ = reader.sizes.get(name, (reader.recorded.get(name, 0), ""))
+            size, _ = (reader.recorded | reader.sizes).get(name, (0, ""))
             low, high = stated or _default_range(size, *answer.ranges.get(name, (None, None)))
             between = {each for each in (*SIZES, size) if low < each < high}
             found[name] = DimensionDraft(low, high, tuple(sorted({low, *between, high})))
@@ -225,7 +244,7 @@ class _ParameterReader:
     """Collects the content of a manifest from the parameters of a function.
 
     `names` are those of options for axes of a model file; `sizes` has each dimension's size in the
-    example, with its array, `recorded` that in the recorded call; `axes` and `dtypes` are those of
+    example, with its array, `recorded` those in the recorded call; `axes` and `dtypes` are those of
     all arrays.
     """
 
@@ -240,7 +259,7 @@ class _ParameterReader:
         self.axes: set[str] = set()
         self.dtypes: set[str] = set()
         self.sizes: dict[str, tuple[int, str]] = {}
-        self.recorded: dict[str, int] = {}
+        self.recorded: dict[str, tuple[int, str]] = {}
         self.used: set[str] = set()
         self.problems: list[Finding] = []
         self.notes: list[str] = []
@@ -367,7 +386,7 @@ class _ParameterReader:
             self._check_example(path, stated, seen)
         recorded = self.request.recorded.arrays.get(path) if self.request.recorded else None
         if recorded is not None:
-            self.recorded |= dict(zip(map(str, stated.shape), recorded.shape, strict=False))
+            self._check_sizes("--inputs", path, stated, recorded.shape)
         low, high = (seen.low, seen.high) if seen else (None, None)
         if low is None and dtype.lstrip("u").startswith("int"):
             if recorded is not None and recorded.size and recorded.dtype.kind in "iu":
@@ -386,16 +405,19 @@ class _ParameterReader:
             found = f"[{','.join(str(axis) for axis in stated.shape)}]"
             self._says(path, expected, found, "correct the axes, or the example")
             return
-        for axis, size in zip(stated.shape, shape, strict=True):
+        self._check_sizes("--input", path, stated, shape)
+
+    def _check_sizes(self, option: str, path: str, stated: ArrayText, shape: Sequence[int]) -> None:
+        """Compare the sizes of an array's dimensions with those in the arrays before it."""
+        sizes, hint = self.recorded, None
+        if option == "--input":
+            sizes, hint = self.sizes, "give axes of different sizes different names"
+        for axis, size in zip(stated.shape, shape, strict=False):
             if isinstance(axis, str):
-                before, other = self.sizes.setdefault(axis, (size, path))
+                before, other = sizes.setdefault(axis, (size, path))
                 if before != size:
-                    self._says(
-                        path,
-                        f"{axis}={before}, as in {other}",
-                        f"{axis}={size}",
-                        "give axes of different sizes different names",
-                    )
+                    expected = f"{axis}={before}, as in {other}"
+                    self._says(path, expected, f"{axis}={size}", hint, option)
 
     def _maybe_weights(self, name: str, example: list[tuple[Steps, Seen]]) -> None:
         size = sum(seen.bytes for _, seen in example if isinstance(seen, SeenArray))
@@ -423,8 +445,10 @@ class _ParameterReader:
         problem = finding("AOTC-E082", path, found, cause=cause, expected=expected, hint=hint)
         self.problems.append(problem)
 
-    def _says(self, path: str, expected: str, found: str, hint: str) -> None:
-        where, cause = f"--input {path}", "input-does-not-match-the-example"
+    def _says(
+        self, path: str, expected: str, found: str, hint: str | None, option: str = "--input"
+    ) -> None:
+        where, cause = f"{option} {path}", _MISMATCHES[option]
         problem = finding("AOTC-E083", where, found, cause=cause, expected=expected, hint=hint)
         self.problems.append(problem)
 

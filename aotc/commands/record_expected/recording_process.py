@@ -16,6 +16,7 @@ from aotc.base.errors import refusal
 from aotc.base.foreign_python import TEXT_BYTES_MAX, Script, bad_result, open_result, run_script
 from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import write_atomically
+from aotc.capture.model_files.frontend_registry import RECORDABLE
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, read_build_manifest
 from aotc.config.toml_edit import with_value
 from aotc.report.array_files import read_arguments, read_results, write_npz
@@ -28,8 +29,6 @@ RECORDER = Script(
     hint="pass --python of an environment with onnxruntime, onnx or torch",
 )
 """Which imports nothing of aotc."""
-
-SUFFIXES = (".onnx", ".pt2")
 
 Array = np.ndarray[Any, Any]
 
@@ -121,7 +120,7 @@ def _chosen(
         name: spec
         for name, spec in entry_points.items()
         if spec.source is not None
-        and spec.source.path.suffix in SUFFIXES
+        and spec.source.path.suffix in RECORDABLE
         and spec.fixtures.file is not None
     }
     names = [wanted] if wanted in able else [*able] if wanted is None else []
@@ -129,7 +128,8 @@ def _chosen(
         where = f"{manifest_path} entry_points{f'.{wanted}' if wanted else ''}"
         found = f"{len(able)} of them: {', '.join(able)}" if able else "none"
         cause = "no-recorded-inputs-to-run"
-        expected = "one entry point with a .onnx or .pt2 file and `fixtures.file`"
+        files = " or ".join(RECORDABLE)
+        expected = f"one entry point with a {files} file and `fixtures.file`"
         hint = "name one with `--entry-point`" if len(able) > 1 else None
         raise refusal("AOTC-E831", where, found, cause=cause, expected=expected, hint=hint)
     return names[0], able[names[0]]

@@ -242,6 +242,7 @@ def test_sizes_of_a_torch_file_are_told_in_the_words_of_the_manifest(
     refusal = capture("", manifest, files={"sizes.pt2": path.read_bytes()}).refusal
     assert (refusal.code, key_path(refusal)) == ("AOTC-E846", key)
     assert (refusal.found, refusal.expected) == (found, expected)
+    assert ("torch.export.Dim(min=1, max=9)" in refusal.hint) == (new == "[1, 9]")
 
 
 def test_framework_results_are_kept_by_profile(capture: Capture, files: dict[str, bytes]) -> None:

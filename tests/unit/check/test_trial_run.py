@@ -254,11 +254,12 @@ def test_numbers_above_the_callers_size_are_told(trial: Trial, high: int, advise
     assert ("`minimum(lengths, size)`" in said) == advised
     for fill, is_by_value in (("declared", False), ("ones", True)):
         said = hint(replace(PADDED, fill=fill), 0.5)
-        assert ("callers may pass its number" in said) == is_by_value
+        assert ("callers may pass the fill's number" in said) == is_by_value
 
 
 @pytest.mark.parametrize(
-    ("trial", "advice"), [(PADDED, "keep the padding out of sums"), (SPLIT, "depend on each other")]
+    ("trial", "advice"),
+    [(PADDED, "before sums, means and maxima"), (SPLIT, "depend on each other")],
 )
 def test_rounding_difference_is_told_with_tolerance(trial: Trial, advice: str) -> None:
     small = hint(trial, 3e-5)

@@ -80,9 +80,12 @@ def test_misuse_shows_usage(refused: Run, aotc: Run, line: str, where: str, foun
         (["--json", "verify", "b"], "aotc COMMAND ... --json"),
         (["-v", "verify", "b"], "aotc COMMAND ... -v"),
         (["targets", "--json", "list"], "aotc targets COMMAND ... --json"),
+        (["build", "m", "--precision", "x"], "`[precision.NAME]` in the manifest (docs/guides/"),
     ],
 )
-def test_leading_command_option_is_sent_behind(aotc: Run, arguments: list[str], form: str) -> None:
+def test_misplaced_option_is_sent_where_it_is_read(
+    aotc: Run, arguments: list[str], form: str
+) -> None:
     done = aotc(*arguments)
     told = done.stdout + done.stderr
     assert done.exit_code == 2

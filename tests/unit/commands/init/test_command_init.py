@@ -326,7 +326,7 @@ TOLD = {
         (":predict --weights=params=x", "FILE.safetensors"),
         (":predict --weights=params=x.pt", "read it in a function"),
         (":predict --like=params=x", "package.module:function"),
-        (":predict --dimension=b=1:8", "name an axis in --input"),
+        (":predict --input=image=f32[b] --dimension=n=1:8", "one of: b"),
         (":predict --input=image=f32[b] --dimension=b=8:1", "LOWEST:HIGHEST"),
         (":predict --input=image=f32[3] --static=image=1", "parameter described twice"),
         (":predict --input=image=f32[3] --input=image=f32[4]", "one value for image"),
