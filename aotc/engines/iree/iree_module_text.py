@@ -13,6 +13,8 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from aotc.compile.mlir.mlir_context import DTYPES
+from aotc.engines.onnx_graphs import stablehlo_program
+from aotc.engines.onnx_graphs.stablehlo_program import Operation, UnsupportedError, require_none
 from aotc_runtime.engines.iree.iree_names import DRIVER, FUNCTION, SCOPE
 
 MAIN = "main"
@@ -29,10 +31,6 @@ with plain JAX. Others are refused.
 
 _SUMS_OF_BOOLEANS = ("stablehlo.add", "stablehlo.subtract", "stablehlo.multiply")
 """StableHLO's sum of booleans is their `or`; IREE 3.13.0 makes it `xor`."""
-
-
-class UnsupportedError(Exception):
-    """An operation or a type that IREE's code would compute otherwise than StableHLO says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +103,17 @@ def require_supported(module: Any) -> None:
     for value in signature_of(module).parameters:
         if value.element not in _SIZES:
             found.append(f"a parameter of {value.element}")
-    if found:
-        raise UnsupportedError(", ".join(dict.fromkeys(found)))
+    if not found:
+        return
+    program, refused = stablehlo_program.read(module), dict[str, list[Operation]]()
+    for operation in program.walk():
+        made = [value.element for value in operation.results]
+        if "i1" in made and operation.name in _SUMS_OF_BOOLEANS:
+            refused.setdefault(f"{operation.name} of booleans", []).append(operation)
+        elif " of " in operation.name:
+            refused.setdefault(operation.name, []).append(operation)
+    require_none(refused, program.flops)
+    raise UnsupportedError("; ".join(dict.fromkeys(found)))
 
 
 def _element(type_: Any) -> str | None:
