@@ -39,8 +39,8 @@ FLOAT32 = ("f32", "complex<f32>")
 PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
 
 
-def portable(module: ir.Module, platform: str = "cpu") -> Module:
-    """Normalize a module lowered for a platform in place, and serialize it.
+def portable(module: ir.Module, platform: str = "cpu", *, located: bool = False) -> Module:
+    """Normalize a module lowered for a platform in place, and serialize it; `located` with lines.
 
     Raises CompileError (AOTC-E910) for what the installed jaxlib computes wrongly.
     """
@@ -54,15 +54,15 @@ def portable(module: ir.Module, platform: str = "cpu") -> Module:
         _strip_argument_names(module)
         _strip_kernel_locations(module)
         module.operation.attributes["sym_name"] = ir.StringAttr.get(MODULE_NAME)
-        passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
-        targets = tuple(sorted({_name(each) for each in _custom_calls(module)}))
+        if not located:
+            passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
         version = stablehlo.get_version_from_compatibility_requirement(COMPATIBILITY)
         artifact = jax_private.serialize_portable(module, version)
     return Module(
         artifact=artifact,
         digest=sha256(artifact),
         stablehlo_version=version,
-        custom_call_targets=targets,
+        custom_call_targets=tuple(sorted({_name(each) for each in _custom_calls(module)})),
     )
 
 

@@ -40,11 +40,12 @@ class Platforms:
     """The platforms that an entry point is lowered for.
 
     `targets` are those of the targets. With `is_recorded`, plain JAX does not run it on this host,
-    since its results were recorded elsewhere.
+    since its results were recorded elsewhere. With `located`, modules have their source lines.
     """
 
     targets: tuple[str, ...] = (HOST,)
     is_recorded: bool = False
+    located: bool = False
 
     @property
     def every(self) -> tuple[str, ...]:

@@ -160,7 +160,7 @@ def trace_entry_point(
         ),
         symbolic=exported,
         profiles=tuple(
-            _captured(profile, label(name, profile.sizes), manifest.root, is_file=is_file)
+            _frozen(profile, manifest.root, is_file=is_file, located=platforms.located)
             for profile in profiles
         ),
         calls={call: line for p in reversed(profiles) for call, line in p.calls.items()},
@@ -241,20 +241,20 @@ def _parameters(
     )
 
 
-def _captured(profile: TracedProfile, where: str, root: Path, *, is_file: bool) -> CapturedProfile:
+def _frozen(profile: TracedProfile, root: Path, *, is_file: bool, located: bool) -> CapturedProfile:
     """Return a traced profile with its modules; `is_file` is whether it is a model file's.
 
     Raises CaptureError (AOTC-E841) for a module that cannot be written, E844 for calls of a model
     file that do not match their kernels.
     """
-    modules: dict[str, Module] = {}
+    where, modules = label(profile.call.plan.name, profile.sizes), dict[str, Module]()
     for platform, lowered in profile.lowered.items():
         try:
             module = jax_private.static_module(lowered)
             if is_file:
                 with module.context:
                     require_known_calls(module, where, static=True)
-            modules[platform] = portable(module, platform)
+            modules[platform] = portable(module, platform, located=located)
         except AotcError:
             raise
         except jax_private.SizesError as error:

@@ -75,7 +75,7 @@ def _require_kernels(
         if any(lacking) if stated[1].compute != FLOAT32 else is_needed and all(lacking):
             able = [
                 engine
-                for engine, each in _for_engines(targets[0]).items()
+                for engine, each in for_engines(targets[0]).items()
                 if isinstance(each, Target) and kernels in kind_of(each.platform).kernels
             ]
             found = f"{', '.join(map(engine_name, targets))} for {kernels} of {name}"
@@ -204,7 +204,7 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
     """
     if not engines:
         return (target,)
-    known = _for_engines(target)
+    known = for_engines(target)
     unknown = [name for name in engines if name not in known]
     if unknown:
         found, expected = ", ".join(map(spell, unknown)), f"one of: {', '.join(known)}"
@@ -240,16 +240,13 @@ def _known(target: Target) -> Iterator[tuple[str, str]]:
 
     The engine of the target has the target's own platform.
     """
-    for platform in platforms():
+    for platform in sorted(platforms(), key=lambda p: isinstance(kind_of(p), ProcessorKind)):
         yield engine_name(replace(target, platform=platform)), platform
-    for platform in platforms():
-        if isinstance(kind_of(platform), ProcessorKind):
-            yield engine_name(replace(target, platform=platform)), platform
     if not isinstance(kind_of(target.platform), ProcessorKind):
         yield engine_name(target), target.platform
 
 
-def _for_engines(target: Target) -> dict[str, Target | str]:
+def for_engines(target: Target) -> dict[str, Target | str]:
     """Return a target as each installed engine compiles it, or why it cannot, by engine."""
     found: dict[str, Target | str] = {}
     for name, platform in sorted(dict(_known(target)).items()):

@@ -76,6 +76,7 @@ class ProgramJob:
         wanted: The executables of each target, by its name.
         keeps_going: Whether the capture continues after an entry point that it cannot capture.
         threads: How many may compile plain JAX, without effect on results.
+        located: Whether modules have their source lines.
     """
 
     manifest: BuildManifest
@@ -83,6 +84,7 @@ class ProgramJob:
     wanted: Mapping[str, Sequence[ExecutableKey]]
     keeps_going: bool = False
     threads: int = 1
+    located: bool = False
 
     @property
     def executables(self) -> tuple[ExecutableKey, ...]:
@@ -100,7 +102,7 @@ class ProgramJob:
         str(self.manifest.path).encode()
         manifest = encode_build_manifest(self.manifest)
         return msgspec.msgpack.encode(
-            (manifest, self.targets, self.wanted, self.keeps_going, self.threads)
+            (manifest, self.targets, self.wanted, self.keeps_going, self.threads, self.located)
         )
 
     @classmethod
@@ -108,10 +110,10 @@ class ProgramJob:
         """Decode the result of `encode`."""
         from aotc.config.build_manifest import decode_build_manifest
 
-        manifest, targets, wanted, keeps_going, threads = unpacked(
-            data, tuple[bytes, dict[str, str], dict[str, tuple[ExecutableKey, ...]], bool, int]
+        manifest, targets, wanted, keeps_going, threads, located = unpacked(
+            data, tuple[bytes, dict[str, str], dict[str, list[ExecutableKey]], bool, int, bool]
         )
-        return cls(decode_build_manifest(manifest), targets, wanted, keeps_going, threads)
+        return cls(decode_build_manifest(manifest), targets, wanted, keeps_going, threads, located)
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,17 @@ def init(
     return refused.exit_code
 
 
+def write_draft(file: Path, path: Path) -> None:
+    """Write a manifest for a model file alone, for other commands."""
+    from aotc.bundle.write.atomic_files import write_atomically
+    from aotc.commands.init.drafting_process import draft_manifest
+    from aotc.commands.init.init_request import read_request
+
+    none = {"inputs": (), "likes": (), "weights": (), "static": (), "dimensions": ()}
+    drafted = draft_manifest(read_request(str(file), None, **none), output=path, name="draft")
+    write_atomically(path, [drafted.text.encode()])
+
+
 def _print(drafted: Drafted, profiles: int, notes: tuple[str, ...], records: bool) -> None:
     traced = f"{drafted.draft.entry_point} traces at {profiles} profile{'s' * (profiles != 1)}"
     step, option = ("record-expected", "--python PYTHON") if records else ("build", "--key KEY")

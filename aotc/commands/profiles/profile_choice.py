@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aotc.commands.profiles.profile_routing import assign, serve
-from aotc.commands.profiles.size_space import CostModel, Costs, Counts, Points, Space
+from aotc.commands.profiles.size_space import Costs, Counts, Points, Space, elements
 from aotc_runtime.serving.routing.router import add_up
 
 CANDIDATES_MAX, SPLIT_CANDIDATES_MAX = 1024, 128
@@ -41,7 +41,7 @@ class Choice:
     is_best: bool
 
 
-def choose(space: Space, points: Points, counts: Counts, model: CostModel, most: int) -> Choice:
+def choose(space: Space, points: Points, counts: Counts, most: int) -> Choice:
     """Choose at most `most` profiles for accepted traffic; `points` are distinct, one or more."""
     splits = any(axis.splits for axis in space.axes)
     if not splits and not any(axis.pads for axis in space.axes):
@@ -51,9 +51,9 @@ def choose(space: Space, points: Points, counts: Counts, model: CostModel, most:
         )
     if not splits and len(space.axes) == 1 and not space.relations:
         order = np.argsort(points[:, 0])
-        ends = best_runs(counts[order].astype(np.float64), model.costs(points[order]), most)
+        ends = best_runs(counts[order].astype(np.float64), elements(points[order]), most)
         return Choice(points[order][ends], "dynamic programming", is_best=True)
-    found = _Search(space, points, counts, model).find(most)
+    found = _Search(space, points, counts).find(most)
     return Choice(found, "greedy and exchange", is_best=False)
 
 
@@ -122,7 +122,6 @@ class _Requests:
     """
 
     space: Space
-    model: CostModel
     points: Points
     weights: NDArray[np.float64]
     refused: NDArray[np.float64]
@@ -137,8 +136,8 @@ class _Requests:
 
     def paid(self, profiles: Points) -> Costs:
         """float64[n]: for all requests of each size, as the loader serves them."""
-        costs = self.model.costs(profiles) + self.per_call
-        by = assign(self.space, self.points, profiles, costs)
+        costs = elements(profiles) + self.per_call
+        by = assign(self.space, self.points, profiles)
         each = np.where(by >= 0, np.append(costs, np.inf)[by], np.inf)
         for column, axis in enumerate(self.space.axes):
             if axis.splits:
@@ -155,7 +154,7 @@ class _Requests:
         pieces = np.unique(profiles[:, column])
         asked = np.repeat(self.points[left], len(pieces), axis=0)
         asked[:, column] = np.tile(pieces, len(left))
-        by = assign(self.space, asked, profiles, costs).reshape(len(left), len(pieces))
+        by = assign(self.space, asked, profiles).reshape(len(left), len(pieces))
         patterns, pattern_of = np.unique(by >= 0, axis=0, return_inverse=True)
         for number, there in enumerate(patterns):
             rows = pattern_of.ravel() == number
@@ -173,7 +172,7 @@ def _parts(total: int, pieces: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(np.nan if found is None else float(found.count(piece)) for piece in pieces)
 
 
-def _requests(space: Space, points: Points, counts: Counts, model: CostModel) -> _Requests:
+def _requests(space: Space, points: Points, counts: Counts) -> _Requests:
     """Return the requests, with the smallest size served today along each split dimension.
 
     Every other size may be a sum of it, including those absent from the traffic.
@@ -186,14 +185,13 @@ def _requests(space: Space, points: Points, counts: Counts, model: CostModel) ->
             lowered[:, column] = today[:, column].min()
             lowered = np.unique(lowered[space.related(lowered)], axis=0)
             ones = np.ones(len(lowered), dtype=np.int64)
-            smallest.append(lowered[serve(space, lowered, ones, today, model).is_covered])
+            smallest.append(lowered[serve(space, lowered, ones, today).is_covered])
     kept = np.concatenate(smallest)
-    each = model.costs(points)
+    each = elements(points)
     # One that is split is at most so many calls of a profile that costs the most.
-    dear = float(counts.sum() * model.costs(points.max(axis=0)[None, :])[0] * points.max())
+    dear = float(counts.sum() * elements(points.max(axis=0)[None, :])[0] * points.max())
     return _Requests(
         space,
-        model,
         np.concatenate([points, kept]),
         np.concatenate([counts, np.zeros(len(kept))]),
         np.concatenate([counts * dear * (len(kept) + 1), np.full(len(kept), dear)]),
@@ -204,11 +202,11 @@ def _requests(space: Space, points: Points, counts: Counts, model: CostModel) ->
 class _Search:
     """Good profiles in several dimensions, or where one is split."""
 
-    def __init__(self, space: Space, points: Points, counts: Counts, model: CostModel) -> None:
+    def __init__(self, space: Space, points: Points, counts: Counts) -> None:
         self.space = space
-        self.requests = _requests(space, points, counts, model)
+        self.requests = _requests(space, points, counts)
         self.splits = any(axis.splits for axis in space.axes)
-        levels = _levels(space, points, counts, model)
+        levels = _levels(space, points, counts)
         mesh = np.array(list(product(*levels)), dtype=np.int64)
         mesh = mesh[space.related(mesh)]
         self.candidates: Points = mesh if len(mesh) else points
@@ -269,7 +267,7 @@ class _Search:
         space, points = self.space, self.requests.points
         profiles = np.unique(profiles, axis=0)
         ones = np.ones(len(points), dtype=np.int64)
-        served = serve(space, points, ones, profiles, self.requests.model)
+        served = serve(space, points, ones, profiles)
         kept = [points[:0]]
         for index, profile in enumerate(profiles):
             mine = points[served.calls[served.of_route, index] > 0]
@@ -281,9 +279,7 @@ class _Search:
         return found if self.requests.cost(found) <= self.requests.cost(profiles) else profiles
 
 
-def _levels(
-    space: Space, points: Points, counts: Counts, model: CostModel
-) -> list[NDArray[np.int64]]:
+def _levels(space: Space, points: Points, counts: Counts) -> list[NDArray[np.int64]]:
     """Return sorted sizes by dimension, from which about CANDIDATES_MAX profiles can be made.
 
     They are every size where it has to match, frequent sizes and parts of them where it is split,
@@ -315,7 +311,7 @@ def _levels(
             weights = np.bincount(np.searchsorted(sizes, points[:, column]), counts, len(sizes))
             beside = np.repeat(means[None, :], len(sizes), axis=0)
             beside[:, column] = sizes
-            levels[column] = sizes[best_runs(weights, model.costs(beside), share)]
+            levels[column] = sizes[best_runs(weights, elements(beside), share)]
         room /= len(levels[column])
     return levels
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aotc.commands.profiles.size_space import CostModel, Costs, Counts, Points, Space
+from aotc.commands.profiles.size_space import Counts, Points, Space, elements
 from aotc_runtime.serving.routing.router import Direct, Route, Router
 
 CELLS_MAX = 2**22
@@ -20,8 +20,7 @@ class Served:
     routes: the loader's, of requests that are alike to it.  of_route: int64[n], the route of each
     point.  calls: int64[len(routes), k], how many calls of each profile a request of a route is.
     requests, covered, split: counts.  elements, padded_elements: of the covered requests as asked
-    for, and as served.  cost, padded_cost: likewise, in the model's unit.  calls_by_profile:
-    int64[k].
+    for, and as served.  calls_by_profile: int64[k].
     """
 
     routes: tuple[Route | None, ...]
@@ -32,8 +31,6 @@ class Served:
     split: int
     elements: float
     padded_elements: float
-    cost: float
-    padded_cost: float
     calls_by_profile: NDArray[np.int64]
 
     @property
@@ -46,11 +43,6 @@ class Served:
     def padding(self) -> float:
         """Return the number of padding elements per requested element."""
         return self.padded_elements / self.elements - 1 if self.elements else 0.0
-
-    @property
-    def extra_cost(self) -> float:
-        """Cost beyond that of exact shapes, per cost of those; below 0 where parts cost less."""
-        return self.padded_cost / self.cost - 1 if self.cost else 0.0
 
 
 def can_serve(space: Space, points: Points, profiles: Points) -> NDArray[np.bool_]:
@@ -65,16 +57,16 @@ def can_serve(space: Space, points: Points, profiles: Points) -> NDArray[np.bool
     return fits
 
 
-def assign(space: Space, points: Points, profiles: Points, costs: Costs) -> NDArray[np.int64]:
+def assign(space: Space, points: Points, profiles: Points) -> NDArray[np.int64]:
     """Return int64[n]: the cheapest profile that serves each point in one call, -1 for none.
 
     The smallest of equals is taken. Searches call it thousands of times; `serve` uses the loader's
-    own router. `costs` are those of the profiles.
+    own router.
     """
     by = np.full(len(points), -1, dtype=np.int64)
     if not len(profiles):
         return by
-    order = by_model(profiles, costs)
+    order = by_cost(profiles)
     step = max(1, CELLS_MAX // len(profiles))
     for start in range(0, len(points), step):
         fits = can_serve(space, points[start : start + step], profiles[order])
@@ -83,9 +75,9 @@ def assign(space: Space, points: Points, profiles: Points, costs: Costs) -> NDAr
     return by
 
 
-def by_model(profiles: Points, costs: Costs) -> NDArray[np.int64]:
+def by_cost(profiles: Points) -> NDArray[np.int64]:
     """Return the numbers of these profiles, the cheapest first, the smallest of equals."""
-    order: NDArray[np.int64] = np.lexsort((*profiles.T[::-1], costs))
+    order: NDArray[np.int64] = np.lexsort((*profiles.T[::-1], elements(profiles)))
     return order
 
 
@@ -94,15 +86,13 @@ def serve(
     points: Points,
     counts: Counts,
     profiles: Points,
-    model: CostModel,
     order: Sequence[int] | None = None,
 ) -> Served:
     """Return how these profiles serve this traffic, which the space accepts.
 
-    order: of the profiles' numbers as the loader tries them; by the model's costs if not given.
+    order: of the profiles' numbers as the loader tries them; the cheapest first if not given.
     """
-    costs = model.costs(profiles)
-    tried = by_model(profiles, costs).tolist() if order is None else order
+    tried = by_cost(profiles).tolist() if order is None else order
     router = Router([space.sizes(row) for row in profiles], tried, space.policies)
     first, of_route = _alike(space, points, profiles)
     routes = tuple(router.choose(space.sizes(points[index])) for index in first)
@@ -115,8 +105,6 @@ def serve(
     each = calls.sum(axis=1)
     covered = (each > 0)[of_route]
     weights = counts[covered].astype(np.float64)
-    elements = np.prod(points.astype(np.float64), axis=1)
-    filled = calls @ np.prod(profiles.astype(np.float64), axis=1)
     return Served(
         routes=routes,
         of_route=of_route,
@@ -124,10 +112,8 @@ def serve(
         requests=int(counts.sum()),
         covered=int(times[each > 0].sum()),
         split=int(times[each > 1].sum()),
-        elements=float(weights @ elements[covered]),
-        padded_elements=float(times @ filled),
-        cost=float(weights @ model.costs(points[covered])),
-        padded_cost=float(times @ (calls @ costs)),
+        elements=float(weights @ elements(points[covered])),
+        padded_elements=float(times @ (calls @ elements(profiles))),
         calls_by_profile=times @ calls,
     )
 

@@ -40,13 +40,6 @@ entry_option = click.option(
     help="Maximum number of profiles",
 )
 @target_option("Target to optimize for", default="the manifest's first")
-@click.option(
-    "--cost",
-    metavar="EXPRESSION",
-    default="elements",
-    show_default=True,
-    help="Cost of a call, such as batch*seq*seq",
-)
 @click.option("--write", is_flag=True, help="Write the profiles to the manifest")
 @command
 def suggest(
@@ -56,15 +49,13 @@ def suggest(
     most: int,
     entry: str | None,
     target: str | None,
-    cost: str,
     write: bool,
 ) -> None:
     """Suggest profiles that serve observed traffic.
 
     Covers every call within the manifest's ranges, then minimizes the expected cost of a call, and
-    compares the result with the current profiles. A call costs the product of its
-    sizes; --cost takes a sum of products instead, such as batch*seq*seq+300*batch*seq for
-    attention. The log may be compressed with gzip.
+    compares the result with the current profiles. A call costs the product of its sizes. The log
+    may be compressed with gzip.
 
     \b
     aotc profiles suggest manifests/digits.toml --traffic shapes.jsonl --max 8
@@ -79,7 +70,7 @@ def suggest(
     from aotc.config.toml_edit import with_value
     from aotc_runtime.formats.toml_source import render_path
 
-    found = find(manifest, log, most=most, entry_point=entry, target=target, cost=cost)
+    found = find(manifest, log, most=most, entry_point=entry, target=target)
     document = suggestion_document(found)
     if write:
         keys = (*profiles_table(found), "profiles")

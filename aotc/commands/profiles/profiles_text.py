@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from aotc.commands.profiles.profile_routing import Served
-from aotc.commands.profiles.size_space import Space
+from aotc.commands.profiles.size_space import Space, elements
 from aotc.commands.profiles.suggested_profiles import Suggestion
 from aotc.commands.profiles.traffic_check import Checked, Offender, calls_text
 from aotc.commands.profiles.traffic_log import Traffic, describe_bad
@@ -14,7 +14,7 @@ from aotc_runtime.schema.manifest_labels import sizes_text
 
 
 def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
-    """Return everything that was found; costs in the unit of `--cost`."""
+    """Return everything that was found."""
     choice = suggestion.choice
     return {
         "manifest": str(suggestion.manifest.path),
@@ -22,7 +22,6 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
         "target": suggestion.target,
         "policies": {axis.name: axis.policy.value for axis in suggestion.space.axes},
         "traffic": _traffic(suggestion.traffic, suggestion.outside),
-        "cost_of_a_call": suggestion.model.text,
         "method": choice.method,
         "optimal": choice.is_best,
         "suggested": _served(suggestion, suggestion.served, suggestion.profiles),
@@ -54,8 +53,7 @@ def _served(
         "split": served.split,
         "executions": sum(calls),
         "padding": served.padding,
-        "cost": served.padded_cost,
-        "extra_cost": served.extra_cost,
+        "cost": served.padded_elements,
     }
 
 
@@ -82,7 +80,6 @@ def suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterat
     yield ""
     best = f": no {suggestion.most} profiles cost less" if document["optimal"] else ""
     yield f"by {document['method']}{best}"
-    yield f"cost of a call: {document['cost_of_a_call']}"
     yield ""
     if written := document.get("written"):
         yield f"wrote {written} in {suggestion.manifest.path}"
@@ -107,19 +104,18 @@ _ROWS: tuple[tuple[str, str, Any], ...] = (
     ("calls covered", "coverage", lambda v: f"{100 * v:.4g} %"),
     ("calls split", "split", lambda v: f"{v:,}"),
     ("executions of them all", "executions", lambda v: f"{v:,}"),
-    ("padding, elements", "padding", lambda v: f"{100 * v:.1f} %"),
-    ("padding, cost", "extra_cost", lambda v: f"{100 * v:.1f} %"),
+    ("padding", "padding", lambda v: f"{100 * v:.1f} %"),
 )
 
 
 def _profile_lines(suggestion: Suggestion) -> Iterator[str]:
     served = suggestion.served
-    costs = suggestion.model.costs(suggestion.choice.profiles)
+    costs = elements(suggestion.choice.profiles)
     every = suggestion.traffic.requests - served.covered + int(served.calls_by_profile.sum())
     for index, sizes in enumerate(suggestion.profiles):
         calls = float(served.calls_by_profile[index])
         share = 100 * calls / max(1, every)
-        of_cost = 100 * calls * float(costs[index]) / served.padded_cost
+        of_cost = 100 * calls * float(costs[index]) / served.padded_elements
         yield f"  {sizes_text(sizes):<34}{share:>7.1f} %{of_cost:>11.1f} %"
 
 

@@ -1,7 +1,7 @@
 """The sizes that an entry point accepts, what it does with others, and what a call of them costs.
 
-Every model of costs is non-decreasing in every size: so a profile larger than what it serves is
-never cheaper, and the search in `aotc.commands.profiles.profile_choice` is exact or bounded.
+A cost does not decrease where a size grows: a profile larger than what it serves is never cheaper,
+and the search in `aotc.commands.profiles.profile_choice` is exact or bounded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aotc.base.errors import refusal
 from aotc.config.build_manifest import BuildManifest
 from aotc_runtime.schema import bundle_manifest
-from aotc_runtime.schema.size_expressions import (
-    Expression,
-    Relation,
-    parse_expression,
-    parse_relation,
-)
+from aotc_runtime.schema.size_expressions import Expression, Relation, parse_relation
 from aotc_runtime.serving.routing.router import by_cost
 
 Points = NDArray[np.int64]
@@ -174,55 +168,7 @@ def _value(expression: Expression, names: Sequence[str], points: Points) -> NDAr
 
 Costs = NDArray[np.float64]
 
-ELEMENTS = "elements"
 
-
-@dataclass(frozen=True, slots=True)
-class CostModel:
-    """A sum of monomials with coefficients that are not negative.
-
-    text: as the caller wrote it.  exponents: int[m, d].  coefficients: float[m].
-    """
-
-    text: str
-    exponents: NDArray[np.int64]
-    coefficients: NDArray[np.float64]
-
-    def costs(self, points: Points) -> Costs:
-        """Return float64[n], positive and non-decreasing in every column."""
-        total = np.zeros(len(points))
-        for powers, coefficient in zip(self.exponents, self.coefficients, strict=True):
-            total += coefficient * np.prod(points.astype(np.float64) ** powers, axis=1)
-        return total
-
-
-def elements(dimensions: int) -> CostModel:
-    """Return the product of so many sizes."""
-    return CostModel(ELEMENTS, np.ones((1, dimensions), dtype=np.int64), np.ones(1))
-
-
-def parse_cost(text: str, names: Sequence[str]) -> CostModel:
-    """Parse a `--cost`: "elements", or a sum such as "batch*seq*seq+300*batch*seq".
-
-    Args:
-        text: The expression, in the grammar of `aotc_runtime.schema.size_expressions`.
-        names: The dimensions, sorted.
-
-    Raises:
-        UsageError: AOTC-E001 for another text, other dimensions, or a coefficient below one.
-    """
-    if text == ELEMENTS:
-        return elements(len(names))
-    try:
-        terms = parse_expression(text).terms
-    except ValueError:
-        terms = ()
-    if not terms or any(
-        coefficient < 1 or not {*factors} <= {*names} for coefficient, factors in terms
-    ):
-        expected = f"{ELEMENTS}, or a sum of products of {', '.join(names)}"
-        cause = "cost-expression-is-invalid"
-        raise refusal("AOTC-E001", "--cost", text, cause=cause, expected=expected)
-    exponents = [[factors.count(name) for name in names] for _, factors in terms]
-    coefficients = [float(coefficient) for coefficient, _ in terms]
-    return CostModel(text, np.array(exponents), np.array(coefficients))
+def elements(points: Points) -> Costs:
+    """Return float64[n]: the products of the sizes, which is what a call costs."""
+    return np.asarray(np.prod(points.astype(np.float64), axis=1))

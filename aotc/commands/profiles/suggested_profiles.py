@@ -30,7 +30,6 @@ class Suggestion:
     accepted: Traffic
     outside: dict[str, int]
     most: int
-    model: size_space.CostModel
     choice: Choice
     served: Served
     today: Served
@@ -48,15 +47,14 @@ def suggest(
     most: int,
     entry_point: str | None,
     target: str | None,
-    cost: str,
 ) -> Suggestion:
     """Return the profiles of one entry point that serve a log best, for one target.
 
     `most` is the largest number of profiles. Without `entry_point`, it is the only one with
-    dimensions; without `target`, the manifest's first. `cost` is that of a call, for `parse_cost`.
+    dimensions; without `target`, the manifest's first.
 
     Raises:
-        UsageError: AOTC-E001 for the cost, E040 and E041 for the log, E042 for the entry point.
+        UsageError: AOTC-E040 and E041 for the log, E042 for the entry point.
         BuildManifestError: For the manifest or the target.
     """
     manifest = read_build_manifest(manifest_path)
@@ -66,13 +64,12 @@ def suggest(
     name = entry_point_of(every, sized, entry_point)
     space = size_space.space_of_manifest(manifest, name, written)
     resolve_target(written, manifest.root, "--target")
-    model = size_space.parse_cost(cost, space.names)
     traffic = read_traffic(log, name, space.names)
     accepted, outside = accept(space, traffic, log)
-    choice = choose(space, accepted.points, accepted.counts, model, most)
+    choice = choose(space, accepted.points, accepted.counts, most)
 
     def served(profiles: size_space.Points) -> Served:
-        return serve(space, accepted.points, accepted.counts, profiles, model)
+        return serve(space, accepted.points, accepted.counts, profiles)
 
     return Suggestion(
         manifest=manifest,
@@ -82,7 +79,6 @@ def suggest(
         accepted=accepted,
         outside=outside,
         most=most,
-        model=model,
         choice=choice,
         served=served(choice.profiles),
         today=served(space.points(space.profiles)),

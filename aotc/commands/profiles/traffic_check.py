@@ -94,8 +94,8 @@ def check_bundle(
 def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
     """Return how the space's profiles serve this traffic. A cost is the product of the sizes."""
     accepted, refused = within(space, traffic)
-    profiles, model = space.points(space.profiles), elements(len(space.axes))
-    served = serve(space, accepted.points, accepted.counts, profiles, model, space.order)
+    profiles = space.points(space.profiles)
+    served = serve(space, accepted.points, accepted.counts, profiles, space.order)
     return Checked(
         target=target,
         space=space,
@@ -128,10 +128,9 @@ def _uncovered(
 
 
 def _padded(space: Space, accepted: Traffic, served: Served) -> Iterator[Offender]:
-    model = elements(len(space.axes))
-    real = model.costs(accepted.points)
+    real = elements(accepted.points)
     profiles = space.points(space.profiles)
-    filled = (served.calls @ model.costs(profiles))[served.of_route]
+    filled = (served.calls @ elements(profiles))[served.of_route]
     wasted = np.where(served.is_covered, (filled - real) * accepted.counts, 0.0)
     for index in np.argsort(-wasted, kind="stable")[:OFFENDERS]:
         if wasted[index] > 0:

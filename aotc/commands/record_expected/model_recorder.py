@@ -51,11 +51,9 @@ def main(folder: Path) -> None:
 
 
 def _onnx(path: str) -> tuple[str, Run]:
-    """ONNX Runtime, or the reference evaluator of ONNX where that is not installed."""
-    try:
-        import onnxruntime
-    except ImportError:
-        return _onnx_reference(path)
+    """Return the graph, run by ONNX Runtime."""
+    import onnxruntime
+
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     kinds = {each.name: each.type for each in session.get_inputs()}
     results = [each.name for each in session.get_outputs()]
@@ -70,30 +68,6 @@ def _onnx(path: str) -> tuple[str, Run]:
         return {name: _columns(each, labels.get(name)) for name, each in found.items()}
 
     return f"onnxruntime {onnxruntime.__version__}", run
-
-
-def _onnx_reference(path: str) -> tuple[str, Run]:
-    import onnx
-    from onnx.reference import ReferenceEvaluator
-
-    loaded = onnx.load(path)
-    for node in loaded.graph.node:
-        if node.op_type == "ZipMap":  # which the evaluator lacks
-            node.op_type, node.domain = "Identity", ""
-            del node.attribute[:]
-    evaluator = ReferenceEvaluator(loaded)
-    inner = evaluator.proto_.graph
-    stored = {each.name for each in inner.initializer}
-    kinds = {each.name: each for each in inner.input if each.name not in stored}
-
-    def run(given: Arrays) -> Arrays:
-        fed = {}
-        for name, array in _named(kinds, given).items():
-            element = kinds[name].type.tensor_type.elem_type
-            fed[name] = array.astype(onnx.helper.tensor_dtype_to_np_dtype(element))
-        return dict(zip(evaluator.output_names, evaluator.run(None, fed), strict=True))
-
-    return f"onnx.reference {onnx.__version__}", run
 
 
 def _class_labels(path: str) -> dict[str, list[int]]:

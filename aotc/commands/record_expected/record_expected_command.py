@@ -26,10 +26,10 @@ def record_expected(
 ) -> None:
     """Record results of a model's own framework.
 
-    Runs the .pt2 file of an entry point with PyTorch, or its .onnx file with ONNX Runtime (without
-    it, with ONNX's reference evaluator), on the recorded inputs of its fixtures at every profile.
-    Enters the output as `expected` of the fixtures in the manifest. PyTorch may execute code of the
-    file: record only models that you trust.
+    Runs the .pt2 file of an entry point with PyTorch, or its .onnx file with ONNX Runtime, on the
+    recorded inputs of its fixtures at every profile. Enters the output as `expected` of the
+    fixtures in the manifest. PyTorch may execute code of the file: record only models that you
+    trust.
 
     \b
     aotc record-expected net.toml --python ~/torch/bin/python

@@ -26,7 +26,7 @@ RECORDER = Script(
     path=Path(__file__).with_name("model_recorder.py"),
     result="framework",
     expected="a Python that imports the framework of the model, and runs it",
-    hint="pass --python of an environment with onnxruntime, onnx or torch",
+    hint="pass --python of an environment with onnxruntime or torch",
 )
 """Which imports nothing of aotc."""
 

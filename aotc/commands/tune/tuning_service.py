@@ -26,11 +26,35 @@ ROUNDS, STARTS = 5, 1
 OTHER_SOURCES = "AOTC-E031"
 
 
+class Brief:
+    """Compiles the default of each engine, and measures these for a part of the build's time."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self.untuned_targets = _reasons
+
+    def precisions(
+        self, manifest: BuildManifest, options: BuildOptions
+    ) -> dict[str, ChosenPrecision]:
+        """Return the precisions of entry points that list several."""
+        several = any(len(spec.precision) > 1 for spec in manifest.entry_points.values())
+        return choose_precisions(manifest, options) if several else {}
+
+    @property
+    def search(self) -> Callable[..., Best]:
+        """A search as `Tuner.search`, whose time depends on that of the build so far."""
+        seconds = (time.monotonic() - self._started) * PART / (1 - PART)
+        return partial(
+            search, effort=Effort(variants=False, rounds=ROUNDS, seconds=seconds, starts=STARTS)
+        )
+
+
 class Measure:
     """Compiles every candidate, measures them on this host, and takes the best."""
 
     search = staticmethod(search)
     precisions = staticmethod(choose_precisions)
+    brief = Brief
 
     @staticmethod
     def automatic(manifest: Path, output: Path | None, options: BuildOptions) -> Built:
@@ -60,29 +84,6 @@ class Measure:
         if len(reasons) == len(targets):
             raise CompileError(*(cannot_run(name, reason) for name, reason in reasons.items()))
         return reasons
-
-
-class Brief:
-    """Compiles the default of each engine, and measures these for a part of the build's time."""
-
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-        self.untuned_targets = _reasons
-
-    def precisions(
-        self, manifest: BuildManifest, options: BuildOptions
-    ) -> dict[str, ChosenPrecision]:
-        """Return the precisions of entry points that list several."""
-        several = any(len(spec.precision) > 1 for spec in manifest.entry_points.values())
-        return choose_precisions(manifest, options) if several else {}
-
-    @property
-    def search(self) -> Callable[..., Best]:
-        """A search as `Tuner.search`, whose time depends on that of the build so far."""
-        seconds = (time.monotonic() - self._started) * PART / (1 - PART)
-        return partial(
-            search, effort=Effort(variants=False, rounds=ROUNDS, seconds=seconds, starts=STARTS)
-        )
 
 
 def _reasons(targets: Sequence[Target]) -> dict[str, str]:

@@ -39,12 +39,12 @@ def compile_job(job: Job) -> Result:
     from aotc.compile.mlir import mlir_context
     from aotc.compile.xla import jaxlib_private
     from aotc.engines.iree.iree_module_text import (
-        UnsupportedError,
         require_supported,
         signature_of,
         text_of,
     )
     from aotc.engines.iree.repairs import UnrepairableError, repair
+    from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 
     called: tuple[str, ...] = ()
     try:

@@ -30,8 +30,7 @@ def _reshape(rule: Rule) -> list[Tensor]:
 def _transpose(rule: Rule) -> list[Tensor]:
     (value,), order = rule.operands, rule.numbers("permutation")
     own = (1,) * (len(order) - len(value.shape)) + value.shape
-    moved = rule.graph.transpose(rule.graph.reshape(value, own), order)
-    return [moved]
+    return [rule.graph.transpose(rule.graph.reshape(value, own), order)]
 
 
 def _slice(rule: Rule) -> list[Tensor]:
@@ -48,23 +47,13 @@ def _concatenate(rule: Rule) -> list[Tensor]:
     return [rule.graph.concat(parts, rule.operation.attributes["dimension"])]
 
 
-def _reverse(rule: Rule) -> list[Tensor]:
-    return [reverse(rule.graph, rule.whole(0), rule.numbers("dimensions"))]
-
-
 def reverse(graph: Graph, value: Tensor, axes: tuple[int, ...]) -> Tensor:
     """Return the axes from their ends to their starts."""
     axes = tuple(axis for axis in axes if value.shape[axis] > 1)
     if not axes or 0 in value.shape:
         return value
-    count = len(axes)
-    operands = [
-        value,
-        graph.ints(*[-1] * count),
-        graph.ints(*[-END] * count),
-        graph.ints(*axes),
-        graph.ints(*[-1] * count),
-    ]
+    back, ends = (graph.ints(*[each] * len(axes)) for each in (-1, -END))
+    operands = [value, back, ends, graph.ints(*axes), back]
     return graph.node("Slice", operands, value.shape, value.element)
 
 
@@ -179,7 +168,9 @@ RULES: Rules = {
     "stablehlo.dynamic_update_slice": _dynamic_update_slice,
     "stablehlo.pad": _pad,
     "stablehlo.reshape": _reshape,
-    "stablehlo.reverse": _reverse,
+    "stablehlo.reverse": lambda rule: [
+        reverse(rule.graph, rule.whole(0), rule.numbers("dimensions"))
+    ],
     "stablehlo.slice": _slice,
     "stablehlo.transpose": _transpose,
 }

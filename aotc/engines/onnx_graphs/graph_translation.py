@@ -1,6 +1,5 @@
 """From a program of StableHLO to an ONNX graph."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from aotc.engines.onnx_graphs import (
@@ -25,6 +24,7 @@ from aotc.engines.onnx_graphs.stablehlo_program import (
     Operation,
     UnsupportedError,
     Value,
+    require_none,
 )
 from aotc_runtime.engines import graph_names
 
@@ -113,6 +113,7 @@ def translate(program: Block, weights: Collection[int], kernels: Kernels = ALL_K
 
     Raises UnsupportedError for all that ONNX Runtime would compute otherwise.
     """
+    total = program.flops
     graph_quantized.fuse(program, weights)
     graph_patterns.fuse(program)
     graph = Graph()
@@ -129,9 +130,7 @@ def translate(program: Block, weights: Collection[int], kernels: Kernels = ALL_K
             known[id(value)] = graph_elementwise.bit_cast(graph, outside, value.element)
     translation = _Translation(known)
     found = translation.block(graph, program)
-    if refused := translation.refused:
-        counted = [what + f" ({times} times)" * (times > 1) for what, times in refused.items()]
-        raise UnsupportedError(", ".join(counted))
+    require_none(translation.refused, total)
     for place, (tensor, value) in enumerate(zip(found, program.returned, strict=True)):
         if value.element in NARROW:
             raise UnsupportedError(f"a result of {value.element}")
@@ -147,12 +146,12 @@ def translate(program: Block, weights: Collection[int], kernels: Kernels = ALL_K
 class _Translation:
     """known: the tensor of each value that there is, by its identity.
 
-    `refused` counts operations without an equal in ONNX, by what they are.
+    `refused` has operations without an equal in ONNX, by what they are.
     """
 
     def __init__(self, known: dict[int, Tensor]) -> None:
         self._known = known
-        self.refused: Counter[str] = Counter()
+        self.refused: dict[str, list[Operation]] = {}
 
     def block(self, graph: Graph, block: Block) -> list[Tensor]:
         """Put the operations of a block into a graph; what the block gives."""
@@ -170,7 +169,7 @@ class _Translation:
         try:
             return self._translated(graph, operation)
         except UnsupportedError as error:
-            self.refused[str(error)] += 1
+            self.refused.setdefault(str(error), []).append(operation)
             # Stand-ins, so that everything else that is refused is found as well.
             return [graph.input(graph.fresh(), v.shape, v.element) for v in operation.results]
 

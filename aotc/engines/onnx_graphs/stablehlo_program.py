@@ -5,7 +5,8 @@ The only place that knows MLIR's bindings in jaxlib (seen in 0.11.2 to 0.12.0.1)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -34,7 +35,7 @@ type Array = np.ndarray[Any, Any]
 
 
 class UnsupportedError(Exception):
-    """Operation that ONNX Runtime would compute otherwise than StableHLO says."""
+    """Operation or type that an engine would compute otherwise than StableHLO says."""
 
 
 @dataclass(eq=False, slots=True)
@@ -57,16 +58,19 @@ class Value:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the array."""
-        return self.size * PARAMETERS[self.element].itemsize
+        """Bytes of the array; 0 for elements that programs do not have."""
+        known = PARAMETERS.get(self.element)
+        return self.size * known.itemsize if known else 0
 
 
 @dataclass(eq=False, slots=True)
 class Operation:
     """An operation of the module.
 
-    `name` has its dialect, and is the composite's for a composite. `attributes` are Python values
-    and numpy arrays; `blocks` are those of its regions, for a composite its decomposition.
+    `name` has its dialect, is the composite's for a composite, and has the type where that is none
+    of ours: such an operation has neither attributes nor blocks. `attributes` are Python values
+    and numpy arrays; `blocks` are those of its regions, for a composite its decomposition. `line`
+    is the user's, or the layer of a model file; "" in modules without source lines.
     """
 
     name: str
@@ -74,6 +78,21 @@ class Operation:
     results: list[Value] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
+    line: str = ""
+
+    @property
+    def flops(self) -> int:
+        """Return about how many operations on numbers a call makes, loops counted once."""
+        count = sum(value.size for value in self.results)
+        if self.name == "stablehlo.dot_general":
+            numbers, first = self.attributes["dot_dimension_numbers"], self.operands[0]
+            summed = numbers["lhs_contracting_dimensions"]
+            count *= 2 * prod(first.shape[axis] for axis in summed)
+        elif self.name == "stablehlo.convolution":
+            numbers, kernel = self.attributes["dimension_numbers"], self.operands[1]
+            features = kernel.shape[numbers["kernel_output_feature_dimension"]]
+            count *= 2 * kernel.size // max(features, 1)
+        return count + sum(block.flops for block in self.blocks)
 
     @property
     def result(self) -> Value:
@@ -90,12 +109,33 @@ class Block:
     operations: list[Operation] = field(default_factory=list)
     returned: list[Value] = field(default_factory=list)
 
+    @property
+    def flops(self) -> int:
+        """Return about how many operations on numbers it takes."""
+        return sum(each.flops for each in self.operations)
+
     def walk(self) -> Iterator[Operation]:
         """Yield its operations, including nested ones."""
         for operation in self.operations:
             yield operation
             for block in operation.blocks:
                 yield from block.walk()
+
+
+def require_none(refused: Mapping[str, Collection[Operation]], total: int) -> None:
+    """Raise UnsupportedError if an engine refuses operations, which are given by what they are.
+
+    `total` has the program's FLOPs.
+    """
+    found = []
+    for what, operations in refused.items():
+        each = {id(operation): operation for operation in operations}.values()
+        part = sum(operation.flops for operation in each) / max(total, 1)
+        lines = dict.fromkeys(operation.line for operation in each if operation.line)
+        often = f"{len(each)} times" if len(each) > 1 else "once"
+        found.append(f"{what} ({', '.join([often, f'{part:.1%} of FLOPs', *lines])})")
+    if found:
+        raise UnsupportedError("; ".join(found))
 
 
 def read(module: Any) -> Block:
@@ -114,6 +154,7 @@ class _Reader:
 
     def __init__(self, functions: Mapping[str, Any]) -> None:
         self._functions = functions
+        self._line = ""
 
     def function(self, operation: Any, arguments: Sequence[Value] | None) -> Block:
         """Return the body of a function, for these arguments."""
@@ -123,10 +164,9 @@ class _Reader:
         self, block: Any, known: Mapping[Any, Value], arguments: Sequence[Value] | None
     ) -> Block:
         if arguments is None:
-            arguments = [
-                _value(each.type, f"a parameter of {_word(each.type)}", known=PARAMETERS)
-                for each in block.arguments
-            ]
+            arguments = [_seen(each.type) for each in block.arguments]
+            if odd := [each.element for each in arguments if each.element not in PARAMETERS]:
+                raise UnsupportedError(f"a parameter of {odd[0]}")
         inside = {**known, **dict(zip(block.arguments, arguments, strict=True))}
         made = Block(list(arguments))
         for each in block.operations:
@@ -136,7 +176,8 @@ class _Reader:
                 made.returned = operands
             elif operation.name == "func.call":
                 callee = self._functions[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
-                called = self.function(callee, operands)
+                outer, self._line = self._line, _line(operation) or self._line
+                called, self._line = self.function(callee, operands), outer
                 made.operations += called.operations
                 inside |= zip(operation.results, called.returned, strict=True)
             else:
@@ -150,11 +191,14 @@ class _Reader:
     ) -> Operation:
         name = operation.name
         # Types come first: the bindings end the process for attributes of some that are refused.
-        made = Operation(name, operands)
-        made.results = [
-            _value(result.type, f"{name} of {_word(result.type)}", made, index)
-            for index, result in enumerate(operation.results)
-        ]
+        made = Operation(name, operands, line=_line(operation) or self._line)
+        types = [result.type for result in operation.results]
+        made.results = [_seen(type_, made, index) for index, type_ in enumerate(types)]
+        odd = [value.element for value in made.results if value.element not in DTYPES]
+        odd += [value.element for value in operands if value.element not in PARAMETERS]
+        if odd:
+            made.name = f"{name} of {odd[0]}"
+            return made
         read_as = _ATTRIBUTES.get(name, {})
         made.attributes = {
             each.name: read_as.get(each.name, _plain)(each.attr)
@@ -172,35 +216,36 @@ class _Reader:
         return made
 
 
+_FRAME = re.compile(r'"([^"]+)":(\d+):\d+')
+_LAYERS = re.compile(r'^loc\("jit\([^/]*\)/((?:[^"/]+/)+)[^"/]*"')
+
+
+def _line(operation: Any) -> str:
+    """Return the innermost line of the user in a location, or else its layers."""
+    text = str(operation.location)
+    if frames := _FRAME.findall(text):
+        from aotc.capture.user_exceptions import is_users
+
+        if users := [f"{file}:{line}" for file, line in frames if is_users(file)]:
+            return users[0]
+    layers = _LAYERS.match(text)
+    return layers[1].rstrip("/") if layers else ""
+
+
 def _named(attributes: Any) -> Iterator[Any]:
     for index in range(len(attributes)):
         yield attributes[index]
 
 
-def _value(
-    type_: Any,
-    what: str,
-    made_by: Operation | None = None,
-    index: int = 0,
-    known: Container[str] = DTYPES,
-) -> Value:
-    """Return a value without its maker's. Raises UnsupportedError for another type than `known`."""
+def _seen(type_: Any, made_by: Operation | None = None, index: int = 0) -> Value:
+    """Return a value; of another type than tensors of one shape, its element is the whole type."""
     try:
         tensor = ir.RankedTensorType(type_)
-    except (TypeError, ValueError) as error:
-        raise UnsupportedError(what) from error
-    element = str(tensor.element_type)
-    if element not in known or not tensor.has_static_shape:
-        raise UnsupportedError(what)
-    return Value(tuple(tensor.shape), element, made_by, index)
-
-
-def _word(type_: Any) -> str:
-    """Return the type of a tensor's elements, or the whole type of what is none."""
-    try:
-        return str(ir.RankedTensorType(type_).element_type)
     except (TypeError, ValueError):
-        return str(type_)
+        return Value((), str(type_), made_by, index)
+    shape = tuple(tensor.shape) if tensor.has_static_shape else ()
+    element = str(tensor.element_type if tensor.has_static_shape else type_)
+    return Value(shape, element, made_by, index)
 
 
 def _plain(attribute: Any) -> Any:

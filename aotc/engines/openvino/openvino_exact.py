@@ -9,7 +9,13 @@ from math import prod
 
 from aotc.engines.onnx_graphs import graph_patterns, graph_quantized
 from aotc.engines.onnx_graphs.graph_builder import Graph
-from aotc.engines.onnx_graphs.stablehlo_program import NARROW, Block, Operation, UnsupportedError
+from aotc.engines.onnx_graphs.stablehlo_program import (
+    NARROW,
+    Block,
+    Operation,
+    UnsupportedError,
+    require_none,
+)
 
 ELEMENTS = ("i1", "i8", "ui8", "i32", "f32")
 
@@ -76,29 +82,33 @@ _INDEXED = ("gather", "scatter", "dynamic_slice", "dynamic_update_slice")
 def require_exact(program: Block, graph: Graph) -> None:
     """Raise UnsupportedError for a program that OpenVINO computes differently.
 
-    The error names the operation; `graph` is the program's.
+    The error names every operation; `graph` is the program's.
     """
     for value in program.arguments:
         if value.element not in (*ELEMENTS, *NARROW):
             raise UnsupportedError(f"a parameter of {value.element}")
+    refused: dict[str, list[Operation]] = {}
     for operation in program.walk():
-        _require(operation)
+        if why := _refused(operation):
+            refused.setdefault(why, []).append(operation)
+    require_none(refused, program.flops)
     for node in graph.walk():
         if node.operator in ABSENT:
             raise UnsupportedError(f"{node.origin}, for which OpenVINO has no {node.operator}")
 
 
-def _require(operation: Operation) -> None:
+def _refused(operation: Operation) -> str:
+    """Return what an operation is that OpenVINO computes differently; "" for others."""
     name = operation.name
     known = EXACT.get(name)
     if known is None and (name.startswith(("stablehlo.", "chlo.")) or not operation.blocks):
-        raise UnsupportedError(name)
+        return name
     for value in (*operation.results, *operation.operands):
         if value.element not in (known if known is not None else ELEMENTS):
-            raise UnsupportedError(f"{name} of {value.element}")
+            return f"{name} of {value.element}"
     odd = _ODD.get(name.removeprefix("stablehlo."))
-    if odd is not None and (why := odd(operation)):
-        raise UnsupportedError(f"{name} {why}")
+    why = odd(operation) if odd is not None else ""
+    return f"{name} {why}" if why else ""
 
 
 def _convert(operation: Operation) -> str:

@@ -99,7 +99,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     for name, spec in manifest.entry_points.items():
         progress.started(f"tracing {name} ({spec.function})")
         sizes = [dict(key.sizes) for key in job.executables if key.entry_point == name]
-        lowered_for = Platforms(platforms, is_recorded=spec.fixtures.results is not None)
+        lowered_for = Platforms(platforms, spec.fixtures.results is not None, job.located)
         try:
             with traced_shardings.under_mesh(manifest.mesh), models.sizes_told(name):
                 traced = trace_entry_point(

@@ -24,16 +24,6 @@ __all__ = ["UnrepairableError", "repair"]
 type Repairs = Mapping[str, Callable[[Any], None]]
 
 
-def _refuse(operation: Any) -> None:
-    raise UnrepairableError(f"{operation.name}, which XLA has: name xla after iree in `engines`")
-
-
-_REFUSED = (
-    *("stablehlo.atan2", "stablehlo.cbrt", "stablehlo.select_and_scatter", "stablehlo.sort"),
-    "stablehlo.tan",
-)
-"""Operations with wrong results. Sorts are done in place, and take 20 times as long as XLA's."""
-
 _FIRST: Repairs = {
     "stablehlo.dot_general": sum_repairs.long_product,
     "stablehlo.multiply": float_repairs.masked,
@@ -41,16 +31,13 @@ _FIRST: Repairs = {
 """Repairs that are made of operations which are repaired in turn."""
 
 _SECOND: Repairs = {
-    **dict.fromkeys(_REFUSED, _refuse),
     "stablehlo.convert": float_repairs.convert,
     "stablehlo.convolution": sum_repairs.convolution,
     "stablehlo.cosine": angle_repairs.angle,
     "stablehlo.dot_general": sum_repairs.product,
     "stablehlo.dynamic_slice": index_repairs.dynamic_slice,
     "stablehlo.dynamic_update_slice": index_repairs.dynamic_slice,
-    "stablehlo.exponential_minus_one": float_repairs.refuse_double,
     "stablehlo.gather": index_repairs.gather,
-    "stablehlo.log_plus_one": float_repairs.refuse_double,
     "stablehlo.power": float_repairs.power,
     "stablehlo.reduce": sum_repairs.total,
     "stablehlo.reduce_window": sum_repairs.require_windows,

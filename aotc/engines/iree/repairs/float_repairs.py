@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from aotc.compile.mlir.jax_functions import dtype_of, element_of, put, shape_of
-from aotc.engines.iree.repairs.repair_bodies import BITS, FLOATS, UnrepairableError, replace, within
+from aotc.engines.iree.repairs.repair_bodies import BITS, FLOATS, replace, within
 
 
 def power(operation: Any) -> None:
@@ -40,17 +40,6 @@ def _power(base: Any, exponent: Any) -> Any:
     made = jnp.where(y == 0, 1.0, made)
     # IREE makes no small float16 of a float64.
     return (made if base.dtype == made.dtype else made.astype(jnp.float32)).astype(base.dtype)
-
-
-def refuse_double(operation: Any) -> None:
-    """Raise UnrepairableError for float64, of which IREE loses digits near zero.
-
-    It subtracts one from the rounded power, or takes the logarithm of the rounded sum.
-    """
-    if element_of(operation.results[0]) == "f64":
-        raise UnrepairableError(
-            f"{operation.name} of float64, which XLA has: name xla after iree in `engines`"
-        )
 
 
 def convert(operation: Any) -> None:

@@ -98,28 +98,20 @@ def _centred(call: Call, x: Any, zero: Value, axis: int) -> Any:
     return wide - _along(offset, axis, x.ndim)
 
 
-def _whole_product(call: Call, a: Any, b: Any, a_zero: Value, b_zero: Value) -> Any:
+@operator("MatMulInteger")
+def whole_product(call: Call, a: Any, b: Any, a_zero: Value = None, b_zero: Value = None) -> Any:
+    a, b = call.traced(a), call.traced(b)
     rows = _centred(call, a, a_zero, max(a.ndim - 2, 0))
     return jnp.matmul(rows, _centred(call, b, b_zero, b.ndim - 1))
 
 
-def _whole_convolution(call: Call, x: Any, w: Any, x_zero: Value, w_zero: Value) -> Any:
+@operator("ConvInteger")
+def whole_convolution(
+    call: Call, x: Any, w: Any, x_zero: Value = None, w_zero: Value = None
+) -> Any:
+    x, w = call.traced(x), call.traced(w)
     window = window_of(call, x.shape[2:], call.attribute("kernel_shape") or w.shape[2:])
     return convolved(call, _centred(call, x, x_zero, 1), _centred(call, w, w_zero, 0), window)
-
-
-@operator("MatMulInteger")
-def mat_mul_integer(
-    call: Call, a: Value, b: Value, a_zero: Value = None, b_zero: Value = None
-) -> Value:
-    return _whole_product(call, call.traced(a), call.traced(b), a_zero, b_zero)
-
-
-@operator("ConvInteger")
-def conv_integer(
-    call: Call, x: Value, w: Value, x_zero: Value = None, w_zero: Value = None
-) -> Value:
-    return _whole_convolution(call, call.traced(x), call.traced(w), x_zero, w_zero)
 
 
 def _requantized(call: Call, total: Any, factor: Any, scale: Value, zero: Value) -> Any:
@@ -140,7 +132,7 @@ def q_linear_mat_mul(call: Call, *inputs: Value) -> Value:
     if a.dtype in FLOAT8:
         total = jnp.matmul(a.astype(jnp.float32), b.astype(jnp.float32))
     else:
-        total = _whole_product(call, a, b, a_zero, b_zero)
+        total = whole_product(call, a, b, a_zero, b_zero)
     left, right = call.traced(a_scale), call.traced(b_scale)
     if left.ndim == 1 and left.size > 1:
         left = left[:, None]
@@ -152,7 +144,7 @@ def q_linear_mat_mul(call: Call, *inputs: Value) -> Value:
 def q_linear_conv(call: Call, *inputs: Value) -> Value:
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, *biases = inputs
     x, w = call.traced(x), call.traced(w)
-    total = _whole_convolution(call, x, w, x_zero, w_zero)
+    total = whole_convolution(call, x, w, x_zero, w_zero)
     shape = (1, -1) + (1,) * (x.ndim - 2)
     for bias in biases:
         total = total + call.traced(bias).reshape(shape)

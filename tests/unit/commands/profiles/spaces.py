@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from aotc.commands.profiles.profile_routing import serve
-from aotc.commands.profiles.size_space import Axis, CostModel, Counts, Points, Space
+from aotc.commands.profiles.size_space import Axis, Counts, Points, Space
 from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
 
 PAD, FAIL = OutOfProfilePolicy.PAD, OutOfProfilePolicy.FAIL
@@ -26,10 +26,6 @@ def space(
     return Space("encode", made, relations, ())
 
 
-def polynomial(exponents: list[list[int]], coefficients: list[float]) -> CostModel:
-    return CostModel("", np.array(exponents), np.array(coefficients))
-
-
 def random_traffic(seed: int, number: int, *most: int) -> tuple[Points, Counts]:
     """Distinct points with uneven counts."""
     random = np.random.default_rng(seed)
@@ -39,13 +35,13 @@ def random_traffic(seed: int, number: int, *most: int) -> tuple[Points, Counts]:
 
 
 def best_of_all(
-    within: Space, points: Points, counts: Counts, model: CostModel, most: int, profiles: Points
+    within: Space, points: Points, counts: Counts, most: int, profiles: Points
 ) -> tuple[int, float]:
     """Requests covered and cost of the best set, by trying all sets of these profiles."""
     profiles = profiles[within.related(profiles)]
     found = []
     for chosen in combinations(range(len(profiles)), min(most, len(profiles))):
-        served = serve(within, points, counts, profiles[list(chosen)], model)
-        found.append((-served.covered, served.padded_cost))
+        served = serve(within, points, counts, profiles[list(chosen)])
+        found.append((-served.covered, served.padded_elements))
     covered, cost = min(found)
     return -covered, cost

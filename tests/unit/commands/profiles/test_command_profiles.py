@@ -104,7 +104,6 @@ def test_the_text_encoder_gets_profiles_from_100_000_requests(aotc: Run, folder:
     assert suggested["coverage"] == today["coverage"] == 1.0
     assert suggested["cost"] < today["cost"] / 4
     assert document["optimal"] is False
-    assert document["cost_of_a_call"] == "elements"
     assert sum(profile["calls"] for profile in suggested["profiles"]) == 100_000
 
 
@@ -188,18 +187,6 @@ def test_what_cannot_be_suggested_is_refused(
 ) -> None:
     (folder / "large.jsonl").write_text('{"batch": 1000}\n')
     refused(["profiles", "suggest", "double.toml", *arguments], exit_code, code)
-
-
-def test_a_stated_cost_decides_between_profiles(aotc: Run, folder: Path) -> None:
-    calls = '{"batch": 1, "count": 100}\n{"batch": 9, "count": 30}\n{"batch": 30, "count": 5}\n'
-    (folder / "calls.jsonl").write_text(calls)
-    chosen = {}
-    for cost in ("elements", "7*batch", "batch*batch*batch+batch"):
-        done = aotc(*suggest("double.toml", "calls.jsonl"), "--max", "2", "--cost", cost, "--json")
-        profiles = done.document["suggested"]["profiles"]
-        chosen[cost] = [profile["sizes"]["batch"] for profile in profiles]
-    # Served by 30, calls of 9 cost 21 elements each too many, which 100 calls of 1 by 9 outweigh.
-    assert list(chosen.values()) == [[1, 30], [1, 30], [9, 30]]
 
 
 def test_the_text_fits_a_terminal_and_shows_profiles(aotc: Run, folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""`aotc engines`: what each engine refuses of a program, and what its calls cost."""
