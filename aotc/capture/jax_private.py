@@ -8,7 +8,7 @@ import dataclasses
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partialmethod
@@ -210,38 +210,52 @@ def source_frames(chain: Chain) -> list[SourceFrame]:
         ]
 
 
-def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
-    """Yield the symbolic sizes that a jaxpr computes with as numbers, with their equations.
-
-    Sizes are text ("2*batch + 1"), and each equation comes with those around it. Sizes that are
-    only shapes are left out, as are numbers without a use, which `table[:size]` leaves. jax names
-    the equation `dim_as_value`.
-    """
+def without_unused(closed: Any) -> Any:
+    """Return a closed jaxpr without equations that no result needs, as `table[:size]` leaves."""
     with _private("interpreters.partial_eval.dce_jaxpr"):
         from jax._src.interpreters.partial_eval import dce_jaxpr
 
-        used, _ = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
-    for chain in equations_within(used):
-        if chain[0].primitive.name == "dim_as_value":
-            yield str(chain[0].params["dim"]), chain
+        outputs = [True] * len(closed.jaxpr.outvars)
+        used, _ = dce_jaxpr(closed.jaxpr, outputs, instantiate=True)
+    return closed.replace(jaxpr=used)
 
 
-def coupled_sizes(jaxpr: Any) -> Iterator[tuple[str, str, Chain]]:
-    """Yield causes of AOTC-E839 for a split, the sizes as text, and their equations.
+def counted_sizes(jaxpr: Any) -> Iterator[tuple[Any, Chain]]:
+    """Yield the symbolic sizes that a jaxpr computes with as numbers, with their equations.
 
-    One key draws numbers or keys for a whole size, or a result pairs all rows with all rows.
+    Each equation comes with those around it. Sizes that are only shapes are left out. jax names
+    the equation `dim_as_value`.
     """
     for chain in equations_within(jaxpr):
-        if chain[0].primitive.name in ("random_bits", "random_split"):
-            yield "one-key-for-all-parts", str(chain[0].params["shape"]), chain
-        for variable in chain[0].outvars:
-            sizes = list(map(str, getattr(variable.aval, "shape", ())))
-            for size in sorted({each for each in sizes if sizes.count(each) > 1}):
-                yield "split-needs-one-axis-per-tensor", size, chain
+        if chain[0].primitive.name == "dim_as_value":
+            yield chain[0].params["dim"], chain
+
+
+def symbols_of(size: Any) -> Collection[str]:
+    """Return the names of the dimensions in a size of a symbolic shape."""
+    with _private("shape_poly._DimExpr._get_vars"):
+        return () if isinstance(size, int) else size._get_vars()
+
+
+def size_at(size: Any, values: Mapping[str, Any]) -> Any:
+    """Return a size of a symbolic shape where its dimensions have these sizes."""
+    with _private("shape_poly._DimExpr._evaluate"):
+        return size if isinstance(size, int) else size._evaluate(values)
+
+
+def draws_by_place(equation: Any) -> bool:
+    """Return whether each random number of an equation depends on the key and its place alone."""
+    if equation.primitive.name == "rng_bit_generator" or not jax.config.jax_threefry_partitionable:
+        return False
+    with _private("prng.KeyTy._impl"):
+        return bool(equation.invars[0].aval.dtype._impl.name == "threefry2x32")
 
 
 _READINGS = dict.fromkeys(("__str__", "__repr__"), "writes {} as text")
 _READINGS["__hash__"] = "uses {} as a key"
+
+_WRITING = ("jax/_src/core.py", "jax/_src/interpreters/partial_eval.py")
+"""Files of jax that write arrays, whose shapes they tell, as text."""
 
 _PASSING = ("jax/_src/export/shape_poly.py", "jax/_src/core.py")
 """Files of jax that raise where a program uses a size, or an array of one, as a number, and that
@@ -292,7 +306,10 @@ def questions(note: Callable[[FrameType, str], None], root: Path) -> Iterator[No
         return answer
 
     def read(self: Any, name: str) -> Any:
-        frame = _asking(sys._getframe(1), project_files.is_of_python)
+        frame = _asking(
+            sys._getframe(1),
+            lambda file: project_files.is_of_python(file) or file.endswith(_WRITING),
+        )
         if project_files.is_own(frame.f_code.co_filename, root):
             note(frame, _READINGS[name].format(before["__str__"](self)))
         return before[name](self)

@@ -17,19 +17,19 @@ from typing import Any
 import jax
 from jax import export
 
-from aotc.capture import jax_private, trace_refusals, user_exceptions
+from aotc.capture import jax_private, row_flow, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
 from aotc.capture.line_coverage import recording
 from aotc.compile.mlir import mlir_context
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.schema.bundle_manifest import Dimension
+from aotc_runtime.schema.bundle_manifest import Dimension, Pad, Split
 from aotc_runtime.schema.size_expressions import Expression, parse_expression
 
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 
 type Coupling = tuple[str, str]
-"""Why rows cannot be computed apart: a cause of AOTC-E839, and a line of the program."""
+"""Why a policy does not suit: a cause of AOTC-E839, and a line of the program."""
 
 type Shapes = tuple[Sequence[Any], Sequence[Any]]
 """Symbolic shapes of input leaves and of output leaves."""
@@ -37,7 +37,6 @@ type Shapes = tuple[Sequence[Any], Sequence[Any]]
 type ShapesOf = Callable[[FlatCall, Any], Shapes]
 
 _COMPARISON = re.compile(r"comparison '(.+)' (\S+) '(.+)' is inconclusive")
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 _POWER = re.compile(r"(\w+)\^(\d+)")
 
@@ -68,7 +67,7 @@ class Symbolic:
         unseen: Dimensions by whose size the program may decide after what jax cannot trace.
         counted: By dimension, the first line that computes with its size, "model.py:12 (f)"; known
             where all dimensions could be traced at once.
-        coupled: By dimension, why its rows cannot be split.
+        coupled: By dimension, why it cannot be padded or split, whichever `policies` said.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
@@ -85,6 +84,7 @@ def analyze(
     accepted: Mapping[str, Dimension],
     relations: Sequence[str],
     concrete: Mapping[str, int],
+    policies: Mapping[str, Pad | Split | None],
     root: Path,
 ) -> Symbolic:
     """Trace with all dimensions symbolic, or one at a time if that fails, to find the cause.
@@ -93,18 +93,36 @@ def analyze(
     """
     shapes: Shapes | None = None
     failure: Specialized | str | None
-    counted: dict[str, str] = {}
-    coupled: dict[str, Coupling] = {}
+    traced: Any = None
     try:
         sizes = symbols(accepted, relations)
     except ValueError as error:
         failure = f"jax does not take the range or the relations: {first_line(error)}"
     else:
-        shapes, failure, counted, coupled = _evaluate(call_at, shapes_of, sizes, root)
+        shapes, failure, traced = _evaluate(call_at, shapes_of, sizes, root)
     written = None
     if shapes is not None:
         inputs = _inputs(call_at, shapes_of, accepted, relations) or shapes[0]
         written = (_written(inputs), _written(shapes[1]))
+    counted: dict[str, str] = {}
+    coupled: dict[str, Coupling] = {}
+
+    def follow(symbol: str, known: Dimension, name: str) -> None:
+        own = range(known.smallest, known.largest + 1, known.multiple_of)
+        found = None
+        if isinstance(policies.get(name), Split):
+            found = row_flow.split_coupling(traced.jaxpr, symbol)
+        elif isinstance(policies.get(name), Pad):
+            found = row_flow.pad_coupling(traced, symbol, own, concrete)
+        if found:
+            coupled[name] = found.cause, trace_refusals.own_line(found.chain, root)
+
+    if traced is not None:
+        for size, chain in jax_private.counted_sizes(traced.jaxpr):
+            for name in sizes.keys() & jax_private.symbols_of(size):
+                counted.setdefault(name, trace_refusals.own_line(chain, root))
+        for name, known in accepted.items():
+            follow(name, known, name)
     if failure is None:
         return Symbolic(written, counted=counted, coupled=coupled)
     specialized: dict[str, Specialized] = {}
@@ -115,9 +133,9 @@ def analyze(
         symbol = name if step == 1 else f"{name}_by_{step}"
         fewer = Dimension(known.smallest // step, known.largest // step, 1)
         alone = {**concrete, name: step * symbols({symbol: fewer}, ())[symbol]}
-        _, found, _, rows = _evaluate(call_at, shapes_of, alone, root)
-        if rows:
-            coupled[name] = next(iter(rows.values()))
+        _, found, traced = _evaluate(call_at, shapes_of, alone, root)
+        if traced is not None:
+            follow(symbol, fewer, name)
         if isinstance(found, Specialized):
             specialized[name] = found
         elif found is not None:
@@ -191,10 +209,10 @@ def export_module(
 
 def _evaluate(
     call_at: CallAt, shapes_of: ShapesOf, sizes: Mapping[str, Any], root: Path
-) -> tuple[Shapes | None, Specialized | str | None, dict[str, str], dict[str, Coupling]]:
-    """Trace a call; return shapes, the deciding place or an error, and places that use sizes.
+) -> tuple[Shapes | None, Specialized | str | None, Any]:
+    """Trace a call; return shapes, the deciding place or an error, and the jaxpr without the rest.
 
-    The last two map symbols to lines that compute with their size, and to couplings of rows.
+    The jaxpr has no equation without a use.
     """
     asked: list[Specialized] = []
 
@@ -211,17 +229,8 @@ def _evaluate(
             traced, results = jax.make_jaxpr(call, return_shape=True)(*leaves)
             shapes = shapes_of(call, results)
     except Exception as error:  # noqa: BLE001 - the user's code, or jax, for whatever reason
-        return None, next(iter(asked), None) or _failure(error, root), {}, {}
-    counted: dict[str, str] = {}
-    for size, chain in jax_private.counted_sizes(traced.jaxpr):
-        for name in _NAME.findall(size):
-            if name in sizes:
-                counted.setdefault(name, trace_refusals.own_line(chain, root))
-    coupled: dict[str, Coupling] = {}
-    for cause, size, chain in jax_private.coupled_sizes(traced.jaxpr):
-        for name in _NAME.findall(size):
-            coupled.setdefault(name, (cause, trace_refusals.own_line(chain, root)))
-    return shapes, next(iter(asked), None), counted, coupled
+        return None, next(iter(asked), None) or _failure(error, root), None
+    return shapes, next(iter(asked), None), jax_private.without_unused(traced)
 
 
 def _specialized(place: str, function: str, does: str) -> Specialized:

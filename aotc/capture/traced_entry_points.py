@@ -116,8 +116,9 @@ def trace_entry_point(
         # Which axes carry which dimension does not depend on how many devices there are, and
         # symbolic sizes cannot be shown to be multiples of anything but 1.
         with traced_shardings.on_one_device(manifest.mesh):
+            policies = {each: at_once(policy) for each, policy in spec.out_of_profile.items()}
             symbolic = analyze(
-                call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root
+                call_at, shapes_of, accepted, spec.relations, first.sizes, policies, manifest.root
             )
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
     if is_file:  # its operations decide nothing
@@ -371,6 +372,7 @@ def _unsuited(
     for kind, spec in unknown[: not reasons]:  # without a trace, no size is known
         yield "output-size-is-unknown", f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
     plan = at_once(policy)
+    unfit = []
     if isinstance(plan, bundle_manifest.Split) and not unknown:
         unfit = [
             f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
@@ -380,8 +382,8 @@ def _unsuited(
         ]
         for found in unfit:
             yield "split-needs-one-axis-per-tensor", found
-        if not unfit and (coupling := symbolic.coupled.get(dimension)):
-            yield coupling
+    if not (unknown or unfit) and (coupling := symbolic.coupled.get(dimension)):
+        yield coupling
     if isinstance(plan, bundle_manifest.Pad):
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):

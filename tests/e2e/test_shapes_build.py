@@ -15,8 +15,15 @@ from tests.conftest import manifest_of
 TARGETS = Path(__file__).parents[2] / "targets"
 
 PROGRAM = """
+import functools
 import jax
 import jax.numpy as jnp
+
+def unseen(function):
+    def call(*given):  # as of a StableHLO file, whose operations the capture does not follow
+        like = jax.tree.map(lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype), given)
+        return jax.export.export(jax.jit(function))(*like).call(*given)
+    return functools.wraps(function)(call)
 
 def ring(x, pos):
     return jax.lax.dynamic_update_slice(x, jnp.ones((1, 3), x.dtype), (pos, jnp.int32(0)))
@@ -27,6 +34,7 @@ def imax(a, b, mask):
 def imax_right(a, b, mask):
     return jnp.max(jnp.where(mask, a * b, -81))
 
+@unseen
 def batch_norm(x):
     return (x - x.mean(0)) / jnp.sqrt(x.var(0) + 1e-5)
 
@@ -50,21 +58,22 @@ def counted(x, ones):
 def rows(x):
     return {"y": jnp.tanh(x), "version": jnp.int32(3)}
 
-def total(x):
-    return x.sum()
-
+@unseen
 def drops_nan(x):
     return jnp.where(jnp.isnan(x).any(), 0.0, x)
 
+@unseen
 def drops_infinite(x):
     return jnp.where(jnp.isinf(x).any(), 0.0, x)
 
 def alike(x):
     return (x[:, None] == x).all(2)
 
+@unseen
 def reaches_far(x):
     return jnp.where(jnp.arange(x.shape[0])[:, None] < 17, x, jnp.roll(x, 17, 0))
 
+@unseen
 def drops_equal(x):
     order = jnp.lexsort(x.T)
     again = (x[order][1:] == x[order][:-1]).all(1)
@@ -82,31 +91,38 @@ def by_trace(x):
 def below_zero(x, mask):
     return jnp.where(mask[:, None], x, 0).max(0)
 
+@unseen
 def like_first(x):
     return x - x[:1]
 
 def zeros(rows):
     return jnp.zeros((rows, 3))
 
+@unseen
 def one_scale(x):
     scale = jnp.maximum(jnp.abs(x).max(), 1e-6) / 127
     return jnp.clip(jnp.round(x / scale), -127, 127) * scale
 
+@unseen
 def rare(x):
     return jnp.where(x.max() > 99.99, 0.0, x)
 
+@unseen
 def stops(x, t):
     return jnp.where((t == 777).any(), 0.0, x)
 
+@unseen
 def ended(x, t):
     return jnp.where((t == 777).any(1).all(), 0.0, x)
 
 def state(rows):
     return {"seen": jnp.zeros(rows, jnp.int32), "done": jnp.zeros(rows, bool)}
 
+@unseen
 def all_done(x, s):
     return jnp.where(s["done"].all(), 0.0, x), s["seen"]
 
+@unseen
 def most_seen(x, s):
     return jnp.where(s["seen"].max() > 4, 0.0, x), s["done"]
 
@@ -439,7 +455,6 @@ def leaking(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
         *(at_x(name, name, split + ROW_INPUTS.get(name, "")) for name in LEAKING_ROWS),
         at_x("sorts", "sorts", MASKED.replace('fixtures.file = "falling.npz"', "")),
         at_x("like_padding", "like_padding", 'out_of_profile.rows = "pad"'),
-        at_x("total", "total", split),
         at_x("kept_all", "kept_all", f'{KEEP}"pad"'),
         at_x("left_out", "left_out", f'{DROP}"pad"'),
         at_x("counted", "counted", f'{ONES}"pad"'),
@@ -499,7 +514,7 @@ def test_independent_rows_are_split_and_what_no_row_carries_is_alike(proven: Bui
         ("like_padding", "AOTC-E955", "with a row like the padding"),
         ("sorts", "AOTC-E955", "with a row of NaN"),
         # A recorded file that is repeated, and zeros of a function, prove nothing.
-        *((name, "AOTC-E956", "") for name in ("repeated", "zeros", "total")),
+        *((name, "AOTC-E956", "") for name in ("repeated", "zeros")),
     ],
 )
 def test_leaks_are_refused_with_the_inputs_that_show_them(

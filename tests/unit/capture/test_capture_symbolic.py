@@ -65,6 +65,8 @@ def f(x):
         ("x = x * (2 if str(x.shape[0]) == '12' else 3)", "writes batch as text"),
         ("x = x * (2 if f'{x.shape}' == '(12, 4)' else 3)", "writes batch as text"),
         ("x = x * (2 if repr(2 * x.shape[0]) == '24' else 3)", "writes 2*batch as text"),
+        ("x = x * (2 if '[12,4]' in str(x) else 3)", "writes batch as text"),
+        ("x = x * (2 if '[12,4]' in f'{x.aval}' else 3)", "writes batch as text"),
         # What comes first is told, although jax cannot go on later, and scans are traced.
         (
             "x = x * jnp.hamming({12: 2}.get(x.shape[0], x.shape[0]))[:1]",

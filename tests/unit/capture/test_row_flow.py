@@ -1,0 +1,147 @@
+"""What mixes the rows of a dimension, or decides by its size, whatever the numbers are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax, random
+from jax.export import symbolic_shape
+
+from aotc.capture import jax_private, row_flow
+
+B, S = symbolic_shape("b, s", constraints=["b >= 1", "b <= 64", "s >= 1", "s <= 64"])
+"""Rows, and what else is padded."""
+
+KEY = random.key(0)
+W = jnp.ones((8, 8))
+
+
+def given(text: str, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
+    sizes = {"b": B, "s": S}
+    return jax.ShapeDtypeStruct([sizes.get(each) or int(each) for each in text.split()], dtype)
+
+
+ARGUMENTS = {
+    "x": given("b 8"),
+    "y": given("b s 8"),
+    "i": given("b", jnp.int32),
+    "m": given("b s", bool),
+    "c": given("b 12 8"),
+    "p": given("", jnp.int32),
+    "k": given("b", KEY.dtype),
+}
+
+
+def until_all_done(x: Any, p: Any) -> Any:
+    def body(state: Any) -> Any:
+        tokens, done, k = state
+        new = jnp.where(done, 0, tokens.sum(1) * 3 + k)
+        return tokens.at[:, k].set(new), done | (new > 3), k + 1
+
+    start = x, jnp.zeros(x.shape[0], bool), p
+    return lax.while_loop(lambda s: (s[2] < 8) & ~s[1].all(), body, start)[0]
+
+
+def newton(x: Any) -> Any:
+    def body(state: Any) -> Any:
+        new = 0.5 * (state[0] + x / state[0])
+        return new, jnp.max(jnp.abs(new - state[0]))
+
+    return lax.while_loop(lambda s: s[1] > 1e-2, body, (x, jnp.inf))[0]
+
+
+def traced(function: Callable[..., Any]) -> Any:
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return jax_private.without_unused(jax.make_jaxpr(function)(*map(ARGUMENTS.get, names)))
+
+
+SPLIT = [
+    *(lambda x: jnp.tanh(x @ W), lambda x: jax.nn.softmax(x, 1), until_all_done),
+    *(lambda x: jax.nn.standardize(x, axis=1), lambda x: jnp.median(x, 1), lambda i: W[i]),
+    *(lambda x, i: x[jnp.arange(B), i], lambda x, i: x.at[jnp.arange(B), i].set(1.0)),
+    *(lambda x, i: jnp.take_along_axis(x, i[:, None], 1), lambda x: jnp.argsort(x, 1)),
+    lambda x, i: jax.vmap(lambda r, n: lax.dynamic_update_slice(r, r[:2], (n,)))(x, i),
+    lambda x: jax.vmap(lambda r: lax.while_loop(lambda c: c.sum() > 1, jnp.sin, r))(x),
+    *(lambda x: lax.map(jnp.sort, x), lambda x: lax.top_k(x, 3), lambda x: jnp.flip(x, 1)),
+    lambda x: lax.scan(lambda c, r: (c + r, c), jnp.zeros(B), x.T),
+    lambda y, m: jnp.where(m[..., None], y, 0).sum(1) / m.sum(1)[:, None],
+    lambda y, m: jax.nn.dot_product_attention(*3 * [y[:, :, None]], mask=m[:, None, None]),
+    *(lambda x: jnp.cumsum(x, 1), lambda y: (y.reshape(-1, 8) @ W).reshape(y.shape)),
+    lambda x: jnp.repeat(x, 3, axis=0).reshape(-1, 3, 8).sum(1),
+    *(lambda k: jax.vmap(random.normal)(k), lambda x: x + random.normal(KEY, (8,))),
+    lambda x: lax.conv_general_dilated(x[:, None], jnp.ones((1, 1, 3)), (1,), [(1, 1)]),
+    lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3), (1, 1), "SAME"),
+    *(lambda x: jnp.pad(x, ((0, 0), (1, 1))), lambda x: jax.nn.relu(jax.checkpoint(jnp.sin)(x))),
+    lambda x, i: jax.vmap(lambda r, n: lax.switch(n, [jnp.sin, jnp.cos], r))(x, i),
+    *(
+        lambda x: jax.vmap(jnp.searchsorted)(x, x),
+        lambda x: lax.fori_loop(0, 5, lambda _, x: -x, x),
+    ),
+    lambda c, x, p: (c.at[:, p].set(x), lax.dynamic_update_slice(c, x[:, None], (0, p, 0))),
+    *(lambda x: jax.grad(lambda x: (x**2).sum())(x), lambda i: jax.nn.one_hot(i, 10)),
+]
+
+COUPLED = [
+    *(lambda x: jnp.where(jnp.asarray(B) == 12, -x, x), lambda x: x - x.mean(0), newton),
+    *(lambda x: (x[:, :1] == x[:, 0]).any(1), lambda i: jnp.tril(i[:, None] == i, -1).any(1)),
+    *(lambda x: jnp.where((x < -50).any(), -x, x), lambda x: jnp.where(x == x[::-1], 0, x)),
+    lambda x: jnp.where(jnp.arange(B)[:, None] < 1000, x, 0),
+    *(lambda i: jnp.argsort(jnp.argsort(i)), lambda i: jnp.cumsum(i == 77), lambda x, i: x[i]),
+    *(lambda x, i: jax.ops.segment_sum(x, i, num_segments=9)[i], lambda x: x == x[:1]),
+    *(lambda i: jnp.zeros(9).at[i].add(1)[i] > 1, lambda i: jnp.zeros(B).at[i].add(1)),
+    *(lambda i: jnp.unique(i, size=5).sum() + i, lambda x: x == jnp.roll(x, 1, 0)),
+    lambda x: x == jnp.pad(x, ((1, 0), (0, 0)))[:-1],
+    *(lambda x: x == lax.pad(x, 0.0, ((1, -1, 0), (0, 0, 0))), lambda x: x == x.reshape(8, -1).T),
+    *(lambda x, i: (jax.nn.one_hot(i, 10).T @ x)[i], lambda x: x + jnp.linalg.svd(x)[1].max()),
+    lambda x: lax.scan(lambda c, r: (jnp.maximum(c, r), c), W[0], x)[1],
+    lambda x: lax.scan(lambda c, r: (c + 1, r * (c < 500)), 0, x)[1],
+    lambda x: lax.map(lambda r: (r == x).all(1).sum(), x),
+    lambda x: lax.cond((x > 1e6).any(), jnp.sin, jnp.cos, x),
+    *(lambda x: random.bernoulli(KEY, 1e-6, x.shape), lambda x: random.split(KEY, B)),
+    lambda i: jax.vmap(lambda n: random.normal(random.fold_in(KEY, n)))(jnp.arange(B) + 0 * i),
+    lambda x: lax.reduce_window(x, 0.0, lax.max, (3, 1), (1, 1), "SAME"),
+    lambda x: lax.fori_loop(0, x.shape[0], lambda _, x: x * 1.01, x),
+    lambda c, x, p: lax.dynamic_update_slice(c, x[:1, None], (p, 0, 0)),
+]
+
+N = jnp.asarray
+PADDED = [
+    *(
+        lambda y: random.bernoulli(KEY, 0.5, (S, 8)),
+        lambda y: lax.fori_loop(0, S, lambda _, y: -y, y),
+    ),
+    lambda y, m: jnp.where(m[..., None], y, 0).mean(1) * (S / m.sum(1)[:, None]),
+    lambda y: y[:, -1] + jnp.var(y, axis=1, ddof=1) / jnp.maximum(N(S), 1) + y.max(1),
+    lambda y: y / jnp.sqrt(S) + jnp.arange(S)[:, None] / S,
+    lambda y: jnp.where(N(B) == 12, -y, y),
+    lambda y: lax.while_loop(lambda s: s[0] > 0, lambda s: (s[0] - 1, -s[1]), (N(S), y))[1],
+]
+
+DECIDING = [
+    *(lambda y: jnp.where(N(S) == 12, y, -y), lambda y: y * jnp.clip(N(S), 11, 12)),
+    *(lambda y: y * jnp.ones(99).at[12].set(3)[N(S)], lambda y: y * jnp.sign(N(S) - 12.5)),
+    lambda y: y * lax.switch(N(S) - 11, [lambda: 1, lambda: 2, lambda: 1]),
+    *(lambda y: y * (jnp.full(S, N(S)) == 12)[:, None], lambda y: y * (N(6.0) == S / 2)),
+    lambda y: lax.scan(lambda c, r: (c, r * (N(S) == 12)), 0, y)[1],
+    *(lambda y: lax.cond(N(S) == 12, jnp.sin, jnp.cos, y), lambda y: y * (N(S) % 2 == 0)),
+    *(lambda y: random.bernoulli(KEY, 1e-6, y.shape), lambda y: y + random.normal(KEY, (8, S)).T),
+    lambda y: random.bits(random.key(0, impl="rbg"), (S,)),
+]
+
+
+@pytest.mark.parametrize("function", SPLIT)
+def test_rows_that_are_apart_may_be_split(function: Callable[..., Any]) -> None:
+    assert row_flow.split_coupling(traced(function).jaxpr, "b") is None
+
+
+@pytest.mark.parametrize("function", COUPLED)
+def test_rows_that_meet_are_seen_whatever_they_hold(function: Callable[..., Any]) -> None:
+    assert row_flow.split_coupling(traced(function).jaxpr, "b") is not None
+
+
+@pytest.mark.parametrize("function", [*PADDED, *DECIDING])
+def test_padding_is_refused_where_a_size_decides(function: Callable[..., Any]) -> None:
+    found = row_flow.pad_coupling(traced(function), "s", range(1, 65), {"b": 8, "s": 8})
+    assert (found is not None) == (function in DECIDING)
