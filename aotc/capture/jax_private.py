@@ -226,6 +226,17 @@ def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
             yield str(chain[0].params["dim"]), chain
 
 
+def sizes_within(jaxpr: Any) -> Iterator[tuple[Any, Chain]]:
+    """Yield the symbolic sizes of results and in parameters of a jaxpr, with their equations."""
+    with _private("shape_poly._DimExpr"):
+        from jax._src.export.shape_poly import _DimExpr
+    for chain in equations_within(jaxpr):
+        axes = (axis for each in chain[0].outvars for axis in getattr(each.aval, "shape", ()))
+        for size in (*axes, *jax.tree.leaves(chain[0].params)):
+            if isinstance(size, _DimExpr):
+                yield size, chain
+
+
 _READINGS = dict.fromkeys(("__str__", "__repr__"), "writes {} as text")
 _READINGS["__hash__"] = "uses {} as a key"
 

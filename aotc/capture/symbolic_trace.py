@@ -67,12 +67,15 @@ class Symbolic:
         undetermined: By dimension, why jax cannot trace the function without its size.
         counted: By dimension, the first line that computes with its size, "model.py:12 (f)"; known
             where all dimensions could be traced at once.
+        uneven: By dimension, a size that is no multiple of it plus a constant, "n//2 at model.py:12
+            (f)"; likewise.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
     specialized: dict[str, Specialized] = field(default_factory=dict)
     undetermined: dict[str, str] = field(default_factory=dict)
     counted: dict[str, str] = field(default_factory=dict)
+    uneven: dict[str, str] = field(default_factory=dict)
 
 
 def analyze(
@@ -92,18 +95,18 @@ def analyze(
     except ValueError as error:
         reason = f"jax does not take the range or the relations: {first_line(error)}"
         return Symbolic(None, undetermined=dict.fromkeys(accepted, reason))
-    shapes, failure, counted = _evaluate(call_at, shapes_of, sizes, root)
+    shapes, failure, counted, uneven = _evaluate(call_at, shapes_of, sizes, root)
     written = None
     if shapes is not None:
         inputs = _inputs(call_at, shapes_of, accepted, relations) or shapes[0]
         written = (_written(inputs), _written(shapes[1]))
     if failure is None:
-        return Symbolic(written, counted=counted)
+        return Symbolic(written, counted=counted, uneven=uneven)
     specialized: dict[str, Specialized] = {}
     undetermined: dict[str, str] = {}
     for name, known in accepted.items():
         alone = {**concrete, **symbols({name: known}, ())}
-        _, found, _ = _evaluate(call_at, shapes_of, alone, root)
+        _, found, *_ = _evaluate(call_at, shapes_of, alone, root)
         if isinstance(found, Specialized):
             specialized[name] = found
         elif found is not None:
@@ -175,10 +178,10 @@ def export_module(
 
 def _evaluate(
     call_at: CallAt, shapes_of: ShapesOf, sizes: Mapping[str, Any], root: Path
-) -> tuple[Shapes | None, Specialized | str | None, dict[str, str]]:
+) -> tuple[Shapes | None, Specialized | str | None, dict[str, str], dict[str, str]]:
     """Trace a call; return shapes, the deciding place or an error, and places that use sizes.
 
-    The last maps dimensions to lines that compute with their size.
+    The last two are `counted` and `uneven` of `Symbolic`.
     """
     asked: list[Specialized] = []
 
@@ -195,13 +198,24 @@ def _evaluate(
             traced, results = jax.make_jaxpr(call, return_shape=True)(*leaves)
             shapes = shapes_of(call, results)
     except Exception as error:  # noqa: BLE001 - the user's code, or jax, for whatever reason
-        return None, next(iter(asked), None) or _failure(error, root), {}
+        return None, next(iter(asked), None) or _failure(error, root), {}, {}
     counted: dict[str, str] = {}
     for size, chain in jax_private.counted_sizes(traced.jaxpr):
         for name in _NAME.findall(size):
             if name in sizes:
                 counted.setdefault(name, trace_refusals.own_line(chain, root))
-    return shapes, next(iter(asked), None), counted
+    uneven: dict[str, str] = {}
+    for size, chain in jax_private.sizes_within(traced.jaxpr):
+        for name in sizes if _is_uneven(size) else ():
+            if name in _NAME.findall(str(size)):
+                uneven.setdefault(name, f"{size} at {trace_refusals.own_line(chain, root)}")
+    return shapes, next(iter(asked), None), counted, uneven
+
+
+def _is_uneven(size: Any) -> bool:
+    """Return whether a size is no sum of multiples of dimensions' sizes and a constant."""
+    text = axis_text(size)
+    return text == "?" or any(len(names) > 1 for _, names in parse_expression(text).terms)
 
 
 def _specialized(place: str, function: str, does: str) -> Specialized:

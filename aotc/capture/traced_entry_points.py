@@ -161,6 +161,11 @@ def trace_entry_point(
             _captured(profile, label(name, profile.sizes), manifest.root, is_file=is_file)
             for profile in profiles
         ),
+        largest={
+            dimension: accepted[dimension].largest
+            for dimension, policy in spec.out_of_profile.items()
+            if isinstance(policy, bundle_manifest.Range)
+        },
         calls={call: line for p in reversed(profiles) for call, line in p.calls.items()},
         recorded=spec.fixtures.results is not None,
         model=models.origin(name, first.traced.jaxpr.jaxpr),
@@ -377,7 +382,9 @@ def _unsuited(
         for path in sorted(plan.fill.keys() - paths):
             yield "fill-for-an-unknown-input", path
     reasons = [(d, str(r)) for d, r in (symbolic.specialized | symbolic.undetermined).items()]
-    if isinstance(policy, bundle_manifest.CompileHere) and reasons:
+    if isinstance(policy, bundle_manifest.Range) and (size := symbolic.uneven.get(dimension)):
+        yield "size-is-no-multiple-plus-a-constant", size
+    if isinstance(policy, bundle_manifest.CompileHere | bundle_manifest.Range) and reasons:
         other, reason = reasons[0]
         cause = "function-is-not-traceable-at-symbolic-sizes"
         yield cause, reason if other == dimension else f"{reason} (of {other})"

@@ -19,6 +19,7 @@ from aotc_runtime.schema.bundle_manifest import (
     DimensionPolicy,
     OutOfProfilePolicy,
     Pad,
+    Range,
     Split,
 )
 from aotc_runtime.schema.size_expressions import (
@@ -135,7 +136,7 @@ def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) ->
         for name in sorted(profiles[0])
         for d in [manifest.dimensions[name].accepted]
     )
-    return Space(entry_point, axes, spec.relations, profiles)
+    return Space(entry_point, axes, spec.relations, _every_size(profiles, axes))
 
 
 def space_of_bundle(manifest: BundleManifest, entry_point: str) -> Space:
@@ -146,8 +147,23 @@ def space_of_bundle(manifest: BundleManifest, entry_point: str) -> Space:
         for name in sorted(spec.dimensions)
         for d in [manifest.dimensions[name]]
     )
-    profiles = tuple(profile.sizes for profile in spec.profiles)
-    return Space(entry_point, axes, spec.relations, profiles, tuple(by_cost(spec.profiles)))
+    profiles, order = tuple(profile.sizes for profile in spec.profiles), by_cost(spec.profiles)
+    every = _every_size(profiles, axes)
+    order = [*range(len(every))] if len(every) > len(order) else order
+    return Space(entry_point, axes, spec.relations, every, tuple(order))
+
+
+def _every_size(
+    profiles: Sequence[Mapping[str, int]], axes: Sequence[Axis]
+) -> tuple[Mapping[str, int], ...]:
+    """Return a profile of each size of a range: its executable is as good as one of each."""
+    for axis in axes:
+        if axis.policy is OutOfProfilePolicy.RANGE:
+            first = -(-axis.minimum // axis.multiple_of) * axis.multiple_of
+            sizes = range(first, axis.maximum + 1, axis.multiple_of)
+            every = [{**each, axis.name: size} for each in profiles for size in sizes]
+            profiles = [dict(each) for each in dict.fromkeys(tuple(e.items()) for e in every)]
+    return tuple(profiles)
 
 
 def _policy(asked: DimensionPolicy | None) -> OutOfProfilePolicy:
@@ -158,6 +174,8 @@ def _policy(asked: DimensionPolicy | None) -> OutOfProfilePolicy:
         return OutOfProfilePolicy.PAD
     if isinstance(asked, Split):
         return OutOfProfilePolicy.SPLIT
+    if isinstance(asked, Range):
+        return OutOfProfilePolicy.RANGE
     return OutOfProfilePolicy.FAIL
 
 

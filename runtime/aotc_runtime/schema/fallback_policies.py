@@ -5,6 +5,7 @@ from aotc_runtime.schema.bundle_manifest import (
     EntryPoint,
     OutOfProfilePolicy,
     Pad,
+    Range,
     Split,
 )
 
@@ -12,6 +13,7 @@ _POLICIES = {
     Pad: OutOfProfilePolicy.PAD,
     Split: OutOfProfilePolicy.SPLIT,
     CompileHere: OutOfProfilePolicy.COMPILE,
+    Range: OutOfProfilePolicy.RANGE,
 }
 
 

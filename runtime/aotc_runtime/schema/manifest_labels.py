@@ -7,7 +7,7 @@ passes.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from aotc_runtime.schema.bundle_manifest import (
     CompileHere,
@@ -56,7 +56,7 @@ def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:
     found: dict[str, Pad | Split] = {}
     for name, policy in entry_point.out_of_profile.items():
         now = policy.meanwhile if isinstance(policy, CompileHere) else policy
-        if now is not UNSET:
+        if isinstance(now, Pad | Split):
             found[name] = now
     return found
 

@@ -11,7 +11,6 @@ from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import (
     Dimension,
-    DType,
     EntryPoint,
     OutOfProfilePolicy,
     TensorSpec,
@@ -193,8 +192,25 @@ def shapes_at(
     ]
 
 
-def avals(dtypes: Sequence[DType], shapes: Sequence[Shape]) -> tuple[Aval, ...]:
-    """Return shapes and dtypes on one device."""
+def open_shapes(spec: EntryPoint, shapes: Shapes) -> Shapes:
+    """Return the shapes of results, with -1 for each size that follows from the call of a range."""
+    ranged = {name for name, p in policies_of(spec).items() if p is OutOfProfilePolicy.RANGE}
     return tuple(
-        Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
+        tuple(
+            -1 if ranged & parse_expression(axis).names() else size
+            for axis, size in zip(tensor.shape if ranged else shape, shape, strict=True)
+        )
+        for tensor, shape in zip(spec.outputs, shapes, strict=True)
     )
+
+
+def avals_at(
+    spec: EntryPoint, sizes: Mapping[str, int]
+) -> tuple[tuple[Aval, ...], tuple[Aval, ...]]:
+    """Return the inputs and the outputs at these sizes, on one device."""
+    first, found = spec.profiles[0], list[tuple[Aval, ...]]()
+    for tensors, known in ((spec.inputs, first.input_shapes), (spec.outputs, first.output_shapes)):
+        shapes = shapes_at([tensor.shape for tensor in tensors], known, sizes)
+        each = zip(tensors, shapes, strict=True)
+        found.append(tuple(Aval(shape, numpy_dtype(tensor.dtype)) for tensor, shape in each))
+    return found[0], found[1]

@@ -24,7 +24,7 @@ from aotc_runtime.serving.resident_bundle import (
     bound_arguments,
     direct_call,
 )
-from aotc_runtime.serving.routing.call_sizes import avals, shapes_at
+from aotc_runtime.serving.routing.call_sizes import avals_at
 from aotc_runtime.serving.routing.padding_masks import masks_of, on_device
 from aotc_runtime.serving.served_call import Served
 from aotc_runtime.system import host_probe
@@ -74,11 +74,7 @@ class SymbolicCompiler:
 
     def _compiled(self, sizes: dict[str, int]) -> ResidentExecutable:
         spec = self._spec
-        first = spec.profiles[0]
-        shapes = shapes_at([tensor.shape for tensor in spec.inputs], first.input_shapes, sizes)
-        kept = shapes_at([tensor.shape for tensor in spec.outputs], first.output_shapes, sizes)
-        inputs = avals([tensor.dtype for tensor in spec.inputs], shapes)
-        outputs = avals([tensor.dtype for tensor in spec.outputs], kept)
+        inputs, outputs = avals_at(spec, sizes)
         weights = iter(self._weights)
         arguments = [
             inputs[each] if isinstance(each, int) else next(weights) for each in self._arguments
