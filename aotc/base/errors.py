@@ -1,14 +1,20 @@
 """The error classes that only the toolchain raises; the runtime does not capture or compile.
 
-The texts of the codes are in `error_codes.toml`, read by `aotc.base.codes`. That module is imported
-inside functions, because nothing needs it before there is something to report.
+The texts of their codes are in `error_codes.toml`, which is added to the runtime's. Findings of
+both are made by the runtime's functions, which are exported here, so that both are known.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.codes import catalogues, codes
+from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.errors import family_of as family_of
+from aotc_runtime.base.errors import finding as finding
 from aotc_runtime.base.errors import raise_if as raise_if
+from aotc_runtime.base.errors import refusal as refusal
+
+catalogues.append(Path(__file__).with_name("error_codes.toml"))
 
 
 class UsageError(AotcError):
@@ -94,44 +100,7 @@ class HungUpError(AotcError):
 
 def is_code(text: str) -> bool:
     """Return whether a text is a code of the catalogue."""
-    from aotc.base.codes import codes
-
     return text in codes()
-
-
-def finding(
-    code: str,
-    where: str,
-    found: str,
-    *,
-    cause: str = "",
-    expected: str | None = None,
-    hint: str | None = None,
-    **values: object,
-) -> Finding:
-    """Return a finding with the texts of the catalogue.
-
-    Arguments are those of `aotc_runtime.base.errors.finding`, which has only the runtime's codes.
-    """
-    from aotc.base.codes import codes
-
-    words = codes()[code].of(cause).words(expected, hint, values)
-    return Finding(code=code, where=where, found=found, **words)
-
-
-def refusal(
-    code: str,
-    where: str,
-    found: str,
-    *,
-    cause: str = "",
-    expected: str | None = None,
-    hint: str | None = None,
-    **values: object,
-) -> AotcError:
-    """Return the exception for one `finding`, which has the same arguments."""
-    made = finding(code, where, found, cause=cause, expected=expected, hint=hint, **values)
-    return family_of(code)(made)
 
 
 def shortened(names: Sequence[str], most: int = 8, between: str = ", ") -> str:

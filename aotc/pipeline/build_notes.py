@@ -9,7 +9,7 @@ from aotc.base.stages import CapturedProgram
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema import bundle_manifest
-from aotc_runtime.schema.manifest_labels import without_compiling
+from aotc_runtime.schema.fallback_policies import without_compiling
 
 _OUTPUTS = "outputs/"
 

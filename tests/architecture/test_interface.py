@@ -14,11 +14,11 @@ import click
 import pytest
 
 import aotc_runtime
-from aotc.base.codes import codes
 from aotc.base.errors import BuildManifestError, family_of
 from aotc.cli.command_group import cli
 from aotc.compile.target_files import read_target
 from aotc.config.build_manifest import read_build_manifest
+from aotc_runtime.base.codes import codes
 from aotc_runtime.verification.policy_reader import read_policy
 from scripts.command_reference import is_ours
 from tests.hostile.authorities import authority

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from aotc.base.codes import codes
-from aotc_runtime.base.codes import Cause
+from aotc_runtime.base.codes import Cause, codes
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.rendering import render
 from scripts.error_codes import family_in

@@ -19,18 +19,7 @@ from aotc.compile.target_files import file_text, read_target
 from aotc.engines.cuda import cuda_wheels, gpu_descriptions
 from aotc.pipeline.target_check import check_target
 from aotc_runtime.schema.bundle_manifest import CudaDevice
-from tests.e2e.accelerator_builds import (
-    ROOT,
-    built_example,
-    built_twice,
-    digits_root,
-    linear_algebra,
-    require_compiled_for_only,
-    require_hlo_as_counted,
-    reviewed_example,
-    sharded,
-    targets_for,
-)
+from tests.e2e import accelerator_builds
 
 try:
     WHEELS = cuda_wheels.find(version("jaxlib"))
@@ -54,14 +43,14 @@ EXAMPLES = ("digits", "gp", "lm", "train", "vision")
 TARGETS = ("nvidia-a100", "nvidia-b200", "nvidia-h100")
 
 
-@pytest.mark.parametrize("name", targets_for("cuda"))
+@pytest.mark.parametrize("name", accelerator_builds.targets_for("cuda"))
 def test_this_machine_compiles_for_each_target_and_cannot_run_it(name: str) -> None:
-    require_compiled_for_only(name)
+    accelerator_builds.require_compiled_for_only(name)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_compiled_and_says_that_it_did_not_run(example: str, tmp_path: Path) -> None:
-    for manifest in built_example(example, tmp_path / "b.aotb", TARGETS):
+    for manifest in accelerator_builds.built_example(example, tmp_path / "b.aotb", TARGETS):
         assert manifest.compilation and manifest.compilation.left_out == ("autotuning", "cudnn")
         assert manifest.requires.device and manifest.requires.device.driver == "13.0"
         assert manifest.requires.device.accepts_plugin == (version("jaxlib"),)
@@ -69,27 +58,27 @@ def test_an_example_is_compiled_and_says_that_it_did_not_run(example: str, tmp_p
 
 
 def test_builds_ignore_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = digits_root(tmp_path / "1", TARGETS)
+    one = accelerator_builds.digits_root(tmp_path / "1", TARGETS)
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=9")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert digits_root(tmp_path / "2", TARGETS) == one
+    assert accelerator_builds.digits_root(tmp_path / "2", TARGETS) == one
 
 
 @pytest.mark.parametrize("model", [2, 4])
 def test_a_sharded_program_is_compiled_for_several_gpus(model: int, tmp_path: Path) -> None:
-    manifest = sharded(tmp_path, model, "nvidia-h100")
-    part = built_twice(manifest, tmp_path, "nvidia-h100")
+    manifest = accelerator_builds.sharded(tmp_path, model, "nvidia-h100")
+    part = accelerator_builds.built_twice(manifest, tmp_path, "nvidia-h100")
     assert part.requires.devices == 2 * model
 
 
 def test_linear_algebra_is_lowered_to_the_kernels_of_each_platform(tmp_path: Path) -> None:
-    cpu, gpu = linear_algebra(tmp_path, "svd", "nvidia-h200")
+    cpu, gpu = accelerator_builds.linear_algebra(tmp_path, "svd", "nvidia-h200")
     assert "cusolver_potrf_ffi" in gpu and not any(name.startswith("lapack") for name in gpu)
     assert "lapack_spotrf_ffi" in cpu and not any(name.startswith("cu") for name in cpu)
 
 
 def test_a_self_contained_target_needs_no_description_of_the_plugin(tmp_path: Path) -> None:
-    target = kind_of("cuda").self_contained(read_target("nvidia-l4", ROOT))
+    target = kind_of("cuda").self_contained(read_target("nvidia-l4", accelerator_builds.ROOT))
     (tmp_path / "l4.toml").write_text(file_text(target, "nvidia-l4"))
     again = read_target("l4.toml", tmp_path)
     assert again == target
@@ -98,7 +87,7 @@ def test_a_self_contained_target_needs_no_description_of_the_plugin(tmp_path: Pa
 
 
 def test_unknown_device_rejected_with_known_ones(tmp_path: Path) -> None:
-    text = (ROOT / "targets" / "nvidia-h100.toml").read_text()
+    text = (accelerator_builds.ROOT / "targets" / "nvidia-h100.toml").read_text()
     (tmp_path / "h.toml").write_text(text.replace("H100 80GB HBM3", "H100 80GB HBM4"))
     (finding,) = check_target(read_target("h.toml", tmp_path)).compiler
     assert (finding.code, finding.found) == ("AOTC-E908", "NVIDIA H100 80GB HBM4")
@@ -106,14 +95,14 @@ def test_unknown_device_rejected_with_known_ones(tmp_path: Path) -> None:
 
 
 def test_a_change_that_the_plugin_does_not_understand_is_refused(tmp_path: Path) -> None:
-    text = (ROOT / "targets" / "nvidia-h100.toml").read_text()
+    text = (accelerator_builds.ROOT / "targets" / "nvidia-h100.toml").read_text()
     (tmp_path / "h.toml").write_text(f'{text}\n[changes]\nquantum_cores = "7"\n')
     (finding,) = check_target(read_target("h.toml", tmp_path)).compiler
     assert finding.code == "AOTC-E908" and "quantum_cores" in finding.found
 
 
 def test_optimized_hlo_is_read_out_of_an_executable(reviewed: Review) -> None:
-    require_hlo_as_counted(reviewed)
+    accelerator_builds.require_hlo_as_counted(reviewed)
 
 
 def test_the_plan_of_buffers_is_that_of_the_memory_analysis(reviewed: Review) -> None:
@@ -125,7 +114,7 @@ def test_the_plan_of_buffers_is_that_of_the_memory_analysis(reviewed: Review) ->
 
 
 def test_products_and_convolutions_are_those_that_run_without_autotuning(tmp_path: Path) -> None:
-    review = reviewed_example("vision", tmp_path / "vision.aotb", "nvidia-h100")
+    review = accelerator_builds.reviewed_example("vision", tmp_path / "vision.aotb", "nvidia-h100")
     for shown in explain(review, "predict", Form.HLO, {}, None):
         assert "convolution(" in shown.text
         assert "__cudnn$" not in shown.text and "gemm_fusion" not in shown.text
@@ -133,6 +122,6 @@ def test_products_and_convolutions_are_those_that_run_without_autotuning(tmp_pat
 
 @pytest.fixture(scope="module")
 def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Review:
-    return reviewed_example(
+    return accelerator_builds.reviewed_example(
         "digits", tmp_path_factory.mktemp("reviewed") / "digits.aotb", "nvidia-h100"
     )

@@ -20,18 +20,7 @@ from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
 from aotc_runtime.schema.bundle_manifest import ParityNotRun
 from aotc_runtime.schema.served_kernels import is_tpu_call
-from tests.e2e.accelerator_builds import (
-    ROOT,
-    built_example,
-    built_twice,
-    digits_root,
-    linear_algebra,
-    require_compiled_for_only,
-    require_hlo_as_counted,
-    reviewed_example,
-    sharded,
-    targets_for,
-)
+from tests.e2e import accelerator_builds
 
 try:
     _, LIBTPU = tpu_wheels.find()
@@ -56,15 +45,15 @@ def module(platform: str) -> Module:
     return portable(traced.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo"))
 
 
-@pytest.mark.parametrize("name", targets_for("tpu"))
+@pytest.mark.parametrize("name", accelerator_builds.targets_for("tpu"))
 def test_this_machine_compiles_for_each_target_and_cannot_run_it(name: str) -> None:
-    require_compiled_for_only(name)
+    accelerator_builds.require_compiled_for_only(name)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_compiled_and_says_that_it_did_not_run(example: str, tmp_path: Path) -> None:
     families = FAMILIES if example == "digits" else ("tpu-v5e-1x1",)
-    for manifest in built_example(example, tmp_path / "b.aotb", families):
+    for manifest in accelerator_builds.built_example(example, tmp_path / "b.aotb", families):
         assert manifest.requires.device
         assert manifest.requires.device.plugin == "libtpu"
         assert manifest.requires.device.accepts_plugin == (LIBTPU,)
@@ -73,35 +62,39 @@ def test_an_example_is_compiled_and_says_that_it_did_not_run(example: str, tmp_p
 
 
 def test_builds_ignore_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = digits_root(tmp_path / "1", FAMILIES)
+    one = accelerator_builds.digits_root(tmp_path / "1", FAMILIES)
     monkeypatch.setenv("LIBTPU_INIT_ARGS", "--xla_tpu_enable_async_collective_fusion=false")
     monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v4-8")
     monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "a,b")
-    assert digits_root(tmp_path / "2", FAMILIES) == one
+    assert accelerator_builds.digits_root(tmp_path / "2", FAMILIES) == one
 
 
 @pytest.mark.parametrize(("target", "model"), [("tpu-v5e-2x2", 2), ("tpu-v5e-2x4", 4)])
 def test_sharded_program_is_compiled_for_all_chips(target: str, model: int, tmp_path: Path) -> None:
-    part = built_twice(sharded(tmp_path, model, target), tmp_path, target)
+    part = accelerator_builds.built_twice(
+        accelerator_builds.sharded(tmp_path, model, target), tmp_path, target
+    )
     assert part.requires.devices == part.target.devices == 2 * model
 
 
 def test_linear_algebra_is_lowered_to_what_each_platform_has(tmp_path: Path) -> None:
-    cpu, tpu = linear_algebra(tmp_path, "qr", "tpu-v5e-1x1")
+    cpu, tpu = accelerator_builds.linear_algebra(tmp_path, "qr", "tpu-v5e-1x1")
     assert {"Cholesky", "EighTpu", "QrDecompositionBlock"} <= tpu
     assert "lapack_spotrf_ffi" in cpu
 
 
 def test_the_same_module_for_another_topology_is_another_executable() -> None:
     digests = {
-        TpuBackend().compile(CompileJob("f", module("tpu"), read_target(name, ROOT))).digest
+        TpuBackend()
+        .compile(CompileJob("f", module("tpu"), read_target(name, accelerator_builds.ROOT)))
+        .digest
         for name in ("tpu-v5e-1x1", "tpu-v5e-2x4", "tpu-v6e-1x1")
     }
     assert len(digests) == 3
 
 
 def test_a_custom_call_that_is_no_code_for_a_tpu_is_refused_by_name() -> None:
-    job = CompileJob("f", module("cpu"), read_target("tpu-v5e-1x1", ROOT))
+    job = CompileJob("f", module("cpu"), read_target("tpu-v5e-1x1", accelerator_builds.ROOT))
     with pytest.raises(CompileError) as caught:
         TpuBackend().compile(job)
     (finding,) = caught.value.findings
@@ -110,15 +103,15 @@ def test_a_custom_call_that_is_no_code_for_a_tpu_is_refused_by_name() -> None:
 
 
 def test_an_option_that_libtpu_does_not_know_is_refused(tmp_path: Path) -> None:
-    text = (ROOT / "targets" / "tpu-v5e-1x1.toml").read_text()
+    text = (accelerator_builds.ROOT / "targets" / "tpu-v5e-1x1.toml").read_text()
     (tmp_path / "t.toml").write_text(f'{text}options = {{ xla_tpu_quantum = "7" }}\n')
     (finding,) = check_target(read_target("t.toml", tmp_path)).compiler
     assert finding.code == "AOTC-E901" and "xla_tpu_quantum" in finding.found
 
 
 def test_optimized_hlo_is_read_out_of_an_executable(tmp_path: Path) -> None:
-    found = reviewed_example("digits", tmp_path / "b", "tpu-v5e-1x1")
-    require_hlo_as_counted(found)
+    found = accelerator_builds.reviewed_example("digits", tmp_path / "b", "tpu-v5e-1x1")
+    accelerator_builds.require_hlo_as_counted(found)
 
 
 PALLAS = """

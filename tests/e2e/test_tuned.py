@@ -22,15 +22,7 @@ from aotc.pipeline.build_tuning import Tuning
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Done, Kind
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.schema.bundle_manifest import (
-    InputArgument,
-    LeftOutCandidate,
-    MeasuredCandidate,
-    ParityRan,
-    ProfileRecord,
-    Tuned,
-    WeightArgument,
-)
+from aotc_runtime.schema import bundle_manifest
 
 PROGRAM = """
 import numpy as np
@@ -111,13 +103,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(folder, signer, built)
 
 
-def records(built: Built) -> dict[str, ProfileRecord]:
+def records(built: Built) -> dict[str, bundle_manifest.ProfileRecord]:
     manifest = built.bundle.manifests["few"]
     return {name: spec.profiles[0] for name, spec in manifest.entry_points.items()}
 
 
-def evidence(record: ProfileRecord) -> Tuned:
-    assert isinstance(record.tuned, Tuned)
+def evidence(record: bundle_manifest.ProfileRecord) -> bundle_manifest.Tuned:
+    assert isinstance(record.tuned, bundle_manifest.Tuned)
     return record.tuned
 
 
@@ -126,10 +118,10 @@ def test_the_manifest_says_what_was_tried_where_and_how_fast_each_was(place: Pla
     assert [c.name for c in dense.candidates] == ["default", "o2", "wide", "captured"]
     assert [c.name for c in shifted.candidates] == ["default", "o2", "wide"]
     for each in (*dense.candidates, *shifted.candidates):
-        if each.name != "default" and isinstance(each, LeftOutCandidate):
+        if each.name != "default" and isinstance(each, bundle_manifest.LeftOutCandidate):
             assert " times as long as the fastest in round " in each.reason
             continue
-        assert isinstance(each, MeasuredCandidate), each
+        assert isinstance(each, bundle_manifest.MeasuredCandidate), each
         assert float(each.p50_us) > 0 and float(each.relative) > 0
     assert dense.rounds >= 3 and dense.margin == "0.03"
     assert dense.processor and dense.threads > 0 and dense.jaxlib
@@ -138,7 +130,7 @@ def test_the_manifest_says_what_was_tried_where_and_how_fast_each_was(place: Pla
 
 def test_what_was_chosen_is_proven_loads_and_computes_the_same(place: Place) -> None:
     for record in records(place.built).values():
-        assert isinstance(record.parity, ParityRan)
+        assert isinstance(record.parity, bundle_manifest.ParityRan)
     x = np.linspace(0, 1, 16 * 24, dtype=np.float32).reshape(16, 24)
     kernel = np.linspace(-1, 1, 24 * 40, dtype=np.float32).reshape(24, 40)
     with place.load("tuned") as bundle:
@@ -160,7 +152,7 @@ def test_captured_weights_are_no_arguments_and_the_manifest_names_them(place: Pl
     weights = tuple(
         argument
         for argument in place.built.program.entry_points["dense"].profiles[0].arguments
-        if isinstance(argument, WeightArgument)
+        if isinstance(argument, bundle_manifest.WeightArgument)
     )
     assert len(weights) == 1
     executables = tuple(
@@ -172,8 +164,8 @@ def test_captured_weights_are_no_arguments_and_the_manifest_names_them(place: Pl
                 options={},
                 captured=weights if each.entry_point == "dense" else (),
                 candidates=(
-                    MeasuredCandidate("default", "1.0", "1.000", 0),
-                    MeasuredCandidate("captured", "1.0", "1.000", 0),
+                    bundle_manifest.MeasuredCandidate("default", "1.0", "1.000", 0),
+                    bundle_manifest.MeasuredCandidate("captured", "1.0", "1.000", 0),
                 ),
             ),
         )
@@ -182,7 +174,7 @@ def test_captured_weights_are_no_arguments_and_the_manifest_names_them(place: Pl
     file = msgspec.structs.replace(recorded.file, executables=executables)
     built = place.again("captured", Recorded(file, "changed"))
     dense = records(built)["dense"]
-    assert dense.arguments == (InputArgument(leaf=0, aliased=False),)
+    assert dense.arguments == (bundle_manifest.InputArgument(leaf=0, aliased=False),)
     assert evidence(dense).captured == weights
     assert any(note.startswith("1 of 2 executables hold their weights") for note in built.notes)
     with place.load("captured") as bundle:
@@ -217,13 +209,13 @@ def test_failing_candidates_are_left_out(place: Place, monkeypatch: pytest.Monke
     left_out = {
         each.name: each.reason
         for each in evidence(records(built)["dense"]).candidates
-        if isinstance(each, LeftOutCandidate)
+        if isinstance(each, bundle_manifest.LeftOutCandidate)
     }
     assert left_out["o2"] == "AOTC-E901: too odd"
     assert left_out["wide"].startswith("its results differ from plain JAX by up to ")
     assert list(left_out) == ["o2", "wide"]
     assert evidence(records(built)["dense"]).choice in ("default", "captured")
-    assert isinstance(records(built)["dense"].parity, ParityRan)
+    assert isinstance(records(built)["dense"].parity, bundle_manifest.ParityRan)
 
 
 def test_compiled_candidates_come_from_the_cache(place: Place, tmp_path: Path) -> None:

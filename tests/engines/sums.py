@@ -15,14 +15,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import Built, build
 from aotc_runtime.base.errors import Finding
-from tests.hostile.tampering import (
-    Documents,
-    in_memory,
-    signed,
-    swap_layer,
-    take_apart,
-    write_folder,
-)
+from tests.hostile import tampering
 
 PROGRAM = """
 import jax
@@ -146,7 +139,7 @@ def served(sums: Path, threads: int, program: str = SERVER) -> dict[str, Any]:
 
 
 def manifests(path: Path) -> dict[str, dict[str, Any]]:
-    documents = take_apart(in_memory(path))
+    documents = tampering.take_apart(tampering.in_memory(path))
     return {each.manifest["target"]["name"]: each.manifest for each in documents.targets}
 
 
@@ -155,25 +148,25 @@ def executable(manifest: dict[str, Any]) -> str:
     return manifest["entry_points"]["predict"]["profiles"][0]["executable"]["digest"]
 
 
-type Change = Callable[[Documents], object]
+type Change = Callable[[tampering.Documents], object]
 
 
 def changed(bundle: Path, folder: Path, change: Change) -> tuple[Path, Path]:
     """A bundle with its documents changed and signed anew, and a policy that trusts it."""
     signer = LocalSigner.ephemeral()
-    documents = take_apart(in_memory(bundle))
+    documents = tampering.take_apart(tampering.in_memory(bundle))
     change(documents)
     policy = folder / "changed.toml"
     policy.write_text(policy_text("sums", [signer.public_pem()]))
-    return write_folder(folder / "changed", signed(documents, signer)), policy
+    return tampering.write_folder(folder / "changed", tampering.signed(documents, signer)), policy
 
 
 def with_code(change: Callable[[bytes], bytes]) -> Change:
     """A change of the first executable."""
 
-    def swap(documents: Documents) -> None:
+    def swap(documents: tampering.Documents) -> None:
         digest = executable(documents.manifest)
-        swap_layer(documents, digest, change(documents.layers[digest]))
+        tampering.swap_layer(documents, digest, change(documents.layers[digest]))
 
     return swap
 

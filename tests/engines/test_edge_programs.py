@@ -64,6 +64,12 @@ ORDINARY = """
 
 NOT_BY_IREE = {
     "binary.atan2.float32": "stablehlo.atan2",
+    "control.cond": "stablehlo.sort",
+    "random.threefry2x32.permutation": "stablehlo.sort",
+    "sort.argsort.float32": "stablehlo.sort",
+    "sort.plain.float32": "stablehlo.sort",
+    "sort.top_k.float32": "stablehlo.sort",
+    "sort.values_follow.int32": "stablehlo.sort",
     "unary.cbrt.float32": "stablehlo.cbrt",
     "unary.tan.float32": "stablehlo.tan",
 }
@@ -90,7 +96,7 @@ IREE = Edges(
     scatter.set.outside.drop.float32 scatter.set.outside.None.int32 scatter.values.float32
     scatter.window.scatter.drop scores.bfloat16 slice.index.int8 slice.index.uint64
     slice.update_index.int8
-    small.sin.float32 sort.argsort_rows.float32 sort.top_all.int32 sort.top_rows.float32
+    small.sin.float32
     """,
     " ".join(name for name in ORDINARY.split() if name not in NOT_BY_IREE),
     {

@@ -16,24 +16,6 @@ ROWS = X[:36].reshape(4, 9)
 PLACES = np.arange(37, dtype=np.int32)
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "an argument": (jnp.sort, (X,)),
-    "rows of an argument": (jnp.sort, (ROWS,)),
-    "columns of an argument": (lambda x: jnp.sort(x, axis=0), (ROWS,)),
-    "the largest": (lambda x: lax.top_k(x, 5), (X,)),
-    "two arguments": (lambda x, y: (jnp.argsort(x), jnp.argsort(y)), (X, X[::-1].copy())),
-    "one twice": (lambda x: (jnp.sort(x), jnp.argsort(-x), jnp.argsort(x)), (X,)),
-    "what is returned too": (lambda x: (lambda z: (jnp.sort(z), z))(x * 2), (X,)),
-    "keys and values": (lambda x, y: lax.sort_key_val(x, y), (X, PLACES)),
-    "beside indices": (lambda x: (jnp.argsort(x), jnp.arange(37) * 2, jnp.arange(37)), (X,)),
-    "in a loop": (
-        lambda x: lax.fori_loop(0, 3, lambda _, c: jnp.sort(c) + jnp.flip(c), x),
-        (np.round(X),),
-    ),
-    "in a branch": (lambda x: lax.cond(x[0] > 0, jnp.sort, lambda v: v, x) + x, (X,)),
-    "five": (lambda x: [jnp.sort(x + i) for i in range(5)], (np.round(X),)),
-    "a constant": (lambda x: jnp.sort(jnp.asarray(PLACES)[::-1]) + x, (PLACES,)),
-    "booleans": (lambda x: (jnp.argsort(x), jnp.sort(x), x), (X > 0,)),
-    "bytes": (lambda x: (jnp.argsort(x), jnp.sort(x), x), ((X * 50).astype(np.int8),)),
     "set at a constant": (lambda x: x.at[3].set(7.0), (X,)),
     "set at places": (lambda x, i: x.at[i].set(7.0), (X, PLACES[3:6])),
     "added at places": (lambda x, i: x.at[i].add(7.0), (X, PLACES[3:6])),
@@ -48,7 +30,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (X, np.asarray(5, np.int32)),
     ),
     "updated in a loop": (lambda x: lax.fori_loop(0, 3, lambda i, c: c.at[i].add(c[i]), x), (X,)),
-    "halves": (lambda x: (jnp.argsort(x), jnp.sort(x), x), (X.astype(np.float16),)),
+    "halves": (lambda x, i: (x.at[i].set(7.0), x), (X.astype(np.float16), PLACES[3:6])),
+    "booleans": (lambda x, i: (x.at[i].set(True), x), (X > 0, PLACES[3:6])),
+    "bytes": (lambda x, i: (x.at[i].set(7), x), ((X * 50).astype(np.int8), PLACES[3:6])),
 }
 
 
@@ -56,8 +40,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def test_neither_arguments_change_nor_what_others_read(name: str) -> None:
     function, inputs = PROGRAMS[name]
     lowered = Lowered(Case(name, function, False, (), {"once": inputs, "twice": inputs}))
-    # Sorts may turn round zeros of both signs, which is "small".
-    assert finding("iree", lowered).found in ("same", "near", "small")
+    assert finding("iree", lowered).found in ("same", "near")
 
 
 RISING = np.linspace(0.1, 1.0, 15, dtype=np.float32).reshape(3, 5)

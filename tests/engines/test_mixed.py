@@ -24,19 +24,9 @@ from aotc_runtime.base.errors import AotcError, BundleFormatError
 from aotc_runtime.schema.bundle_manifest import engine_of
 from aotc_runtime.verification.policy_reader import read_policy
 from tests.conftest import Once
+from tests.engines import sums
 from tests.engines.conftest import ENGINES, Other
 from tests.engines.mixing import TARGET, make_mixed
-from tests.engines.sums import (
-    IMAGE,
-    KERNEL,
-    SCORES,
-    WITHOUT_PACKAGE,
-    changed,
-    make,
-    refused_by_a_server,
-    run,
-    write,
-)
 from tests.hostile.tampering import Documents, in_memory, take_apart
 from tests.refusals import error_of
 
@@ -46,7 +36,7 @@ def mixed(other: Other, once: Once) -> Path:
     """A folder with the bundle and its policy."""
 
     def made(folder: Path) -> None:
-        _, recorded = make_mixed(write(folder, f'"xla", {other.listed}'), folder, other.name)
+        _, recorded = make_mixed(sums.write(folder, f'"xla", {other.listed}'), folder, other.name)
         (folder / "tuning.json").write_bytes(tuning_file.encode(recorded.file))
 
     return once(f"{other.name}-mixed", made)
@@ -85,9 +75,9 @@ def test_executables_equal_those_of_one_engine(mixed: Path, other: Other) -> Non
 def test_calls_equal_one_engine_and_report_who_served(mixed: Path, other: Other) -> None:
     with load(mixed) as loaded:
         predict = loaded["predict"]
-        np.testing.assert_allclose(predict(IMAGE)["scores"], SCORES, atol=1e-5)
-        np.testing.assert_allclose(predict(IMAGE[:1])["scores"], SCORES[:1], atol=1e-5)
-        np.testing.assert_allclose(predict(IMAGE[:3])["scores"], SCORES[:3], atol=1e-5)
+        np.testing.assert_allclose(predict(sums.IMAGE)["scores"], sums.SCORES, atol=1e-5)
+        np.testing.assert_allclose(predict(sums.IMAGE[:1])["scores"], sums.SCORES[:1], atol=1e-5)
+        np.testing.assert_allclose(predict(sums.IMAGE[:3])["scores"], sums.SCORES[:3], atol=1e-5)
         report = loaded.report()
     assert report["engines"] == {
         "predict[batch=1]": "xla",
@@ -114,35 +104,37 @@ def test_result_passed_to_another_engine_is_converted(mixed: Path, other: Other)
         caught = error_of(aotc_runtime.ShapeError, loaded["step"], state, np.int32(0))
         assert caught.code == "AOTC-E631", "a donated array is used up by any engine"
         assert loaded.report()["entry_points"]["step"]["conversions"] == {f"{other.name} to xla": 1}
-        scores = loaded["predict"].on_device(IMAGE)["scores"]
+        scores = loaded["predict"].on_device(sums.IMAGE)["scores"]
         assert scores.device.platform == other.name
-        np.testing.assert_allclose(np.asarray(scores), SCORES, atol=1e-5)
-        one = loaded["predict"].on_device(IMAGE[:1])["scores"]
+        np.testing.assert_allclose(np.asarray(scores), sums.SCORES, atol=1e-5)
+        one = loaded["predict"].on_device(sums.IMAGE[:1])["scores"]
         assert one.device.platform == "cpu"
-        joined = loaded["predict"](IMAGE)["scores"]
-        np.testing.assert_allclose(joined, SCORES, atol=1e-5)
+        joined = loaded["predict"](sums.IMAGE)["scores"]
+        np.testing.assert_allclose(joined, sums.SCORES, atol=1e-5)
 
 
 def test_a_bundle_that_is_closed_gives_nothing_to_either_engine(mixed: Path) -> None:
     loaded = load(mixed)
-    kept = loaded["predict"](IMAGE)["scores"]
+    kept = loaded["predict"](sums.IMAGE)["scores"]
     loaded.close()
-    np.testing.assert_allclose(kept, IMAGE @ KERNEL + np.arange(3, dtype=np.float32), atol=1e-5)
-    assert error_of(aotc_runtime.ShapeError, loaded["predict"], IMAGE).code == "AOTC-E633"
+    np.testing.assert_allclose(
+        kept, sums.IMAGE @ sums.KERNEL + np.arange(3, dtype=np.float32), atol=1e-5
+    )
+    assert error_of(aotc_runtime.ShapeError, loaded["predict"], sums.IMAGE).code == "AOTC-E633"
 
 
 @pytest.mark.parametrize("lacking", ["jaxlib", "the other"])
 def test_verify_names_every_package_that_lacks(mixed: Path, other: Other, lacking: str) -> None:
     package = "jaxlib" if lacking == "jaxlib" else other.package
-    program = WITHOUT_PACKAGE.replace("PACKAGE", package)
-    done = run("-c", program, "verify", mixed / "mixed.aotb", "--trust", mixed / "trust.toml")
+    program = sums.WITHOUT_PACKAGE.replace("PACKAGE", package)
+    done = sums.run("-c", program, "verify", mixed / "mixed.aotb", "--trust", mixed / "trust.toml")
     assert done.returncode == 6, done.stdout + done.stderr
     named = "jaxlib==" if lacking == "jaxlib" else other.runtime
     assert "AOTC-E405" in done.stderr and named in done.stderr
 
 
 def test_verify_and_inspect_say_both(mixed: Path, other: Other) -> None:
-    done = run(
+    done = sums.run(
         *("-m", "aotc_runtime", "verify", mixed / "mixed.aotb"),
         *("--trust", mixed / "trust.toml", "--json"),
     )
@@ -174,7 +166,7 @@ def test_policy_must_accept_every_used_engine(mixed: Path, other: Other, accepte
 
 def test_the_same_choices_give_the_same_bytes(mixed: Path, other: Other, tmp_path: Path) -> None:
     recorded = tuning_file.read(mixed / "tuning.json")
-    manifest = write(tmp_path / "elsewhere", f'"xla", {other.listed}')
+    manifest = sums.write(tmp_path / "elsewhere", f'"xla", {other.listed}')
     again = build(
         manifest, output=tmp_path / "again.aotb", signer=LocalSigner.ephemeral(), tuning=recorded
     )
@@ -186,12 +178,12 @@ def test_the_same_choices_give_the_same_bytes(mixed: Path, other: Other, tmp_pat
 def test_file_of_an_unlisted_engine_is_refused(mixed: Path, tmp_path: Path) -> None:
     recorded = tuning_file.read(mixed / "tuning.json")
     with pytest.raises(UsageError) as caught:
-        build(write(tmp_path, '"xla"'), output=tmp_path / "no.aotb", tuning=recorded)
+        build(sums.write(tmp_path, '"xla"'), output=tmp_path / "no.aotb", tuning=recorded)
     assert caught.value.code == "AOTC-E031"
 
 
 def test_measuring_takes_the_best_engine_for_each_executable(other: Other, tmp_path: Path) -> None:
-    path = write(tmp_path, f'"xla", {other.listed}')
+    path = sums.write(tmp_path, f'"xla", {other.listed}')
     path.write_text(path.read_text() + "\n[tune]\nmixed = true\n")
     built = build(
         path, output=tmp_path / "sums.aotb", signer=LocalSigner.ephemeral(), tuning=Measure()
@@ -252,7 +244,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Documents, str], None], str]] = {
 def test_contradictions_are_refused(mixed: Path, other: Other, which: str, tmp_path: Path) -> None:
     change, expected = CONTRADICTIONS[which]
     bundle = mixed / "mixed.aotb"
-    path, policy = changed(bundle, tmp_path, lambda documents: change(documents, other.name))
+    path, policy = sums.changed(bundle, tmp_path, lambda documents: change(documents, other.name))
     caught = error_of(BundleFormatError, aotc_runtime.load, path, trust=policy)
     assert caught.code == "AOTC-E118"
     assert any(expected in found.expected for found in caught.findings)
@@ -271,7 +263,7 @@ def test_mislabelled_file_is_refused(mixed: Path, other: Other, whose: str, tmp_
             del points["predict"]["profiles"][1]["platform"]
             points["predict"]["profiles"][0]["platform"] = other.name
 
-    refused_by_a_server(mixed / "mixed.aotb", tmp_path, change)
+    sums.refused_by_a_server(mixed / "mixed.aotb", tmp_path, change)
 
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -285,7 +277,7 @@ def test_the_golden_bundle_of_two_engines_is_loaded(engine: Other, tmp_path: Pat
     policy = tmp_path / "trust.toml"
     policy.write_text(policy_text("sums", [(GOLDEN / "golden.pub").read_text()]))
     with aotc_runtime.load(GOLDEN / "sums.aotb", trust=policy) as loaded:
-        np.testing.assert_allclose(loaded["predict"](IMAGE)["scores"], SCORES, atol=1e-5)
+        np.testing.assert_allclose(loaded["predict"](sums.IMAGE)["scores"], sums.SCORES, atol=1e-5)
         assert {*loaded.report()["engines"].values()} == {"xla", engine.name}
 
 
@@ -294,8 +286,8 @@ def test_the_golden_bundle_of_two_engines_is_loaded(engine: Other, tmp_path: Pat
     [('"xla"', "", None), ('"xla", "iree"', 'objective = "start"', 'objective = "start"')],
 )
 def test_mixed_needs_latency(tmp_path: Path, engines: str, more: str, found: str | None) -> None:
-    path = write(tmp_path, engines)
+    path = sums.write(tmp_path, engines)
     path.write_text(f"{path.read_text()}\n[tune]\nmixed = true\n{more}\n")
-    caught = error_of(AotcError, make, tmp_path, path)
+    caught = error_of(AotcError, sums.make, tmp_path, path)
     assert caught.code == "AOTC-E809"
     assert found in (None, caught.findings[0].found)

@@ -30,15 +30,7 @@ from aotc_serve.oci.docker_credentials import NOBODY
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository
 from tests.conftest import ROOT, Bundle
-from tests.examples.started import (
-    EXAMPLES,
-    PYTHONS,
-    Kept,
-    copied,
-    lives_by_its_probes,
-    program,
-    server,
-)
+from tests.examples import started
 from tests.registries.oci_server import OciServer
 
 REFERENCE = re.compile(r"oci://registry\.example\.org/models/digits@sha256:0{64}")
@@ -46,7 +38,7 @@ INPUTS = {"image": ("FP32", np.ones((8, 64), np.float32))}
 
 
 def documents(name: str, kind: str) -> list[dict[str, Any]]:
-    every = yaml.safe_load_all((EXAMPLES / name).read_text("utf-8"))
+    every = yaml.safe_load_all((started.EXAMPLES / name).read_text("utf-8"))
     return [each for each in every if each["kind"] == kind]
 
 
@@ -61,47 +53,47 @@ def pushed(bundle: Bundle, registry: OciServer) -> str:
         return str(push(open_streamed(bundle[0]), there, None, 0.0).place)
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", started.PYTHONS)
 def test_init_container_allows_offline(python: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     spec = pod("kubernetes/deployment.yaml")
     (init,), (serve,) = spec["initContainers"], spec["containers"]
     (reference,) = {a for a in init["args"] if a.startswith("oci://")}
     assert reference in serve["args"] and REFERENCE.fullmatch(reference)
     registry = OciServer()
-    places = copied(digits_bundle, tmp_path)
+    places = started.copied(digits_bundle, tmp_path)
     places |= {reference: pushed(digits_bundle, registry), "/store": tmp_path / "store"}
-    verify = program(python, init["args"], places)
+    verify = started.program(python, init["args"], places)
     done = subprocess.run(verify, capture_output=True, text=True, check=True)
     assert "digits 1.0.0 may be loaded here" in done.stdout and "not hashed" not in done.stdout
     registry.close()
-    command = program(python, serve["args"], {**places, "8000": "0", "9000": "0"})
-    with server(command, HOME="/nonexistent") as served:
+    command = started.program(python, serve["args"], {**places, "8000": "0", "9000": "0"})
+    with started.server(command, HOME="/nonexistent") as served:
         assert bool(served.grpc) == (python != sys.executable)
         served.wait_for("ready")
         assert served.infer("digits", INPUTS)[0] == 200
-        lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
+        started.lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
 
 
 def test_unsigned_stops_init(digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path) -> None:
     (init,) = pod("kubernetes/deployment.yaml")["initContainers"]
     (reference,) = {a for a in init["args"] if a.startswith("oci://")}
     registry = OciServer()
-    places = copied((digits_bundle[0], vision_bundle[1]), tmp_path)
+    places = started.copied((digits_bundle[0], vision_bundle[1]), tmp_path)
     places |= {reference: pushed(digits_bundle, registry), "/store": tmp_path / "store"}
-    verify = program(sys.executable, init["args"], places)
+    verify = started.program(sys.executable, init["args"], places)
     done = subprocess.run(verify, capture_output=True, text=True, check=False)
     assert done.returncode == 5 and "AOTC-E3" in done.stderr
     registry.close()
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", started.PYTHONS)
 def test_image_volume_bundle_is_served(python: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     spec = pod("kubernetes/image-volume.yaml")
     (serve,) = spec["containers"]
-    command = program(python, serve["args"], copied(digits_bundle, tmp_path))
-    with server([*command, "--port=0"]) as served:
+    command = started.program(python, serve["args"], started.copied(digits_bundle, tmp_path))
+    with started.server([*command, "--port=0"]) as served:
         served.wait_for("ready")
-        lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
+        started.lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
 
 
 def by_kserve(path: str, name: str) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
@@ -116,7 +108,7 @@ def by_kserve(path: str, name: str) -> tuple[list[str], dict[str, Any], dict[str
     return [*serve["args"], *model["args"]], predictor, model
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", started.PYTHONS)
 @pytest.mark.parametrize("name", ["digits", "digits-oci"])
 def test_kserve_serves_the_folder(
     python: str, name: str, digits_bundle: Bundle, tmp_path: Path
@@ -124,12 +116,12 @@ def test_kserve_serves_the_folder(
     arguments, _, _ = by_kserve(f"kserve/{name}.yaml", "digits")
     (runtime,) = documents("kserve/digits.yaml", "ServingRuntime")
     (serve,) = runtime["spec"]["containers"]
-    places = copied(digits_bundle, tmp_path) | {"8080": "0"}
-    with server(program(python, arguments, places)) as served:
+    places = started.copied(digits_bundle, tmp_path) | {"8080": "0"}
+    with started.server(started.program(python, arguments, places)) as served:
         served.wait_for("ready")
         assert served.infer("digits", INPUTS)[0] == 200
         # Kubernetes' own grace, where a manifest says nothing, is 30 s; KServe's runtimes have 300.
-        lives_by_its_probes(served, serve, 300)
+        started.lives_by_its_probes(served, serve, 300)
 
 
 def test_kserves_image_is_verified_first(
@@ -145,11 +137,13 @@ def test_kserves_image_is_verified_first(
     }
     (mount,) = [m for m in verify["volumeMounts"] if m["name"] == volume["name"]]
     assert (mount["mountPath"], mount["subPath"]) == ("/mnt/models", "models")
-    assert "COPY digits.aotb /models/" in (EXAMPLES / "docker" / "Dockerfile").read_text("utf-8")
+    assert "COPY digits.aotb /models/" in (started.EXAMPLES / "docker" / "Dockerfile").read_text(
+        "utf-8"
+    )
     for folder, policy, code in (("good", digits_bundle[1], 0), ("bad", vision_bundle[1], 5)):
         (tmp_path / folder).mkdir()
-        places = copied((digits_bundle[0], policy), tmp_path / folder)
-        done = subprocess.run(program(sys.executable, verify["args"], places), check=False)
+        places = started.copied((digits_bundle[0], policy), tmp_path / folder)
+        done = subprocess.run(started.program(sys.executable, verify["args"], places), check=False)
         assert done.returncode == code
 
 
@@ -165,17 +159,19 @@ def test_kserves_storage_initializer_verifies_what_was_pushed(
     reference = pushed(digits_bundle, registry)
     for folder, policy, code in (("bad", vision_bundle[1], 5), ("good", digits_bundle[1], 0)):
         (tmp_path / folder).mkdir()
-        places = copied((digits_bundle[0], policy), tmp_path / folder)
+        places = started.copied((digits_bundle[0], policy), tmp_path / folder)
         places |= {"/mnt/models": tmp_path / folder / "store", "8080": "0"}
         places[model["storageUri"].removeprefix("aotc://")] = reference.removeprefix("oci://")
         # KServe's arguments come after the container's command.
         asked = [*container["command"], model["storageUri"], "/mnt/models"]
-        command = program(sys.executable, asked, places)[1:]
+        command = started.program(sys.executable, asked, places)[1:]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(command, env={**os.environ, "PATH": path}, check=False)
         assert done.returncode == code
     registry.close()
-    with server(program(sys.executable, arguments, places), HOME="/nonexistent") as served:
+    with started.server(
+        started.program(sys.executable, arguments, places), HOME="/nonexistent"
+    ) as served:
         served.wait_for("ready")
         assert served.infer("digits", INPUTS)[0] == 200
 
@@ -240,7 +236,7 @@ def script() -> str:
 def test_a_node_is_labelled_with_what_it_is(tmp_path: Path) -> None:
     text = script().replace("/var/run/secrets/kubernetes.io/serviceaccount", str(tmp_path))
     (tmp_path / "token").write_text("a token", "utf-8")
-    with Kept() as cluster:
+    with started.Kept() as cluster:
         cluster.socket = certified(tmp_path).wrap_socket(cluster.socket, server_side=True)
         given = {
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",

@@ -6,13 +6,7 @@ from typing import Any
 import msgspec
 
 from aotc.bundle.sign.signer import LocalSigner
-from aotc_runtime.schema.bundle_manifest import (
-    BundleManifest,
-    CompileHere,
-    DimensionPolicy,
-    Pad,
-    Split,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.trust_policy import TrustedKey
 
 from .tampering import (
@@ -86,13 +80,13 @@ def key_of(signer: LocalSigner, **stated: Any) -> TrustedKey:
     return TrustedKey(public_key=signer.public_pem(), **stated)
 
 
-def declaring(documents: Documents, fallback: str) -> BundleManifest:
+def declaring(documents: Documents, fallback: str) -> bundle_manifest.BundleManifest:
     """The manifest with a policy for its dimension."""
-    found = msgspec.convert(documents.manifest, BundleManifest)
-    policies: dict[str, DimensionPolicy] = {
-        "pad": Pad(fill={}, mask="", length="", proof=()),
-        "split": Split(proof=()),
-        "compile": CompileHere(most=1, seconds=1),
+    found = msgspec.convert(documents.manifest, bundle_manifest.BundleManifest)
+    policies: dict[str, bundle_manifest.DimensionPolicy] = {
+        "pad": bundle_manifest.Pad(fill={}, mask="", length="", proof=()),
+        "split": bundle_manifest.Split(proof=()),
+        "compile": bundle_manifest.CompileHere(most=1, seconds=1),
     }
     chosen = {"batch": policies[fallback]} if fallback in policies else {}
     entry_point = msgspec.structs.replace(found.entry_points["predict"], out_of_profile=chosen)

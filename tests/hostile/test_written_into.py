@@ -30,7 +30,7 @@ Change = Callable[[Path], None]
 
 STEPS = (
     *("open_streamed", "sizes_of", "read_root", "read_envelopes", "check_consistency"),
-    *("begin_contents", "read_contents", "attest", "target_parts_of", "add_attestation"),
+    *("begin_contents", "read_whole", "attest", "target_parts_of", "add_attestation"),
     *("layout_index", "_check_attestations", "fchmod"),
 )
 """Functions after which files are changed, each time that one of them has returned."""

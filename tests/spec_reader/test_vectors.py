@@ -8,16 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.vectors import (
-    GATES,
-    GOLDEN,
-    NOW,
-    policy_text,
-    signer,
-    small_bundle,
-    verdict_of,
-    write_vectors,
-)
+from scripts import vectors
 from tests.hostile.tampering import in_memory, take_apart, two_targets, with_one_attestation
 
 from .mutations import mutated
@@ -44,47 +35,47 @@ def test_second_reader_is_short_and_shares_no_code() -> None:
 
 
 def test_vectors_have_their_code_and_gate_for_a_second_reader(tmp_path: Path) -> None:
-    listed = write_vectors(tmp_path)
+    listed = vectors.write_vectors(tmp_path)
     assert 80 <= len(listed) <= 120
-    assert {each["gate"] for each in listed} == {"", *GATES}
+    assert {each["gate"] for each in listed} == {"", *vectors.GATES}
     assert len({each["code"] for each in listed}) >= 25
     assert json.loads((tmp_path / "vectors.json").read_text())["vectors"] == listed
     for each in listed:
         data, policy = (tmp_path / each["bundle"]).read_bytes(), tmp_path / each["policy"]
-        found = verdict(data, policy.read_text(), NOW)
+        found = verdict(data, policy.read_text(), vectors.NOW)
         assert found == (each["code"], each["gate"]), each["name"]
 
 
 def test_vectors_are_the_same_each_time(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        write_vectors(tmp_path / name)
+        vectors.write_vectors(tmp_path / name)
     one, two = ({p.name: p.read_bytes() for p in (tmp_path / n).iterdir()} for n in ("one", "two"))
     assert one == two
 
 
 def test_readers_agree_on_mutated_bundles(tmp_path: Path) -> None:
     path, policy = tmp_path / "bundle.aotb", tmp_path / "trust.toml"
-    text = policy_text(name="*", furthest_fallback="compile")
+    text = vectors.policy_text(name="*", furthest_fallback="compile")
     policy.write_text(text)
-    codes, one = set(), small_bundle()
-    two, _, _ = two_targets(take_apart(one), signer("ours"))
-    golden = [with_one_attestation(in_memory(GOLDEN / f"{name}.aotb")) for name in SEVERAL]
+    codes, one = set(), vectors.small_bundle()
+    two, _, _ = two_targets(take_apart(one), vectors.signer("ours"))
+    golden = [with_one_attestation(in_memory(vectors.GOLDEN / f"{name}.aotb")) for name in SEVERAL]
     # Half of them are of the small one, whose mutations hit what every bundle has.
     bundles = (one, two, one, two, one, *golden)
     for number in range(MUTATED):
         data, what = mutated(bundles[number // 2 % len(bundles)], number)
         path.write_bytes(data)
-        found = verdict(data, text, NOW)
-        assert found == verdict_of(path, policy, one), f"{number}: {what}"
+        found = verdict(data, text, vectors.NOW)
+        assert found == vectors.verdict_of(path, policy, one), f"{number}: {what}"
         codes.add(found[0])
     assert len(codes) >= 8
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.aotb")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(vectors.GOLDEN.glob("*.aotb")), ids=lambda p: p.stem)
 def test_second_reader_accepts_golden_bundles(path: Path) -> None:
     key = path.with_suffix(".pub")
     key = key if key.exists() else path.with_name("golden.pub")
-    policy = policy_text(
+    policy = vectors.policy_text(
         name=path.stem, furthest_fallback="compile", keys=[{"public_key": key.read_text()}]
     )
-    assert verdict(path.read_bytes(), policy, NOW) == ("accepted", "")
+    assert verdict(path.read_bytes(), policy, vectors.NOW) == ("accepted", "")

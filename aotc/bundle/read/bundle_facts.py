@@ -19,7 +19,8 @@ from aotc.bundle.read.call_memory import call_bytes
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, ParityRan
-from aotc_runtime.schema.manifest_labels import label, sizes_text, without_compiling
+from aotc_runtime.schema.fallback_policies import without_compiling
+from aotc_runtime.schema.manifest_labels import label, sizes_text
 
 SHOWN_MAX = 72
 """Longer facts are shown by their digest."""

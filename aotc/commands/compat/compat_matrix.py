@@ -14,15 +14,7 @@ from msgspec import UNSET
 
 from aotc.base.errors import finding
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.schema.bundle_manifest import (
-    XLA,
-    BundleManifest,
-    ParityNotRun,
-    ParityRan,
-    Target,
-    engine_name,
-    engine_of,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.certified_releases import AskCertificates, Certified, Release
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.system import processor_check
@@ -159,10 +151,10 @@ class Row:
 
 
 def matrix(
-    manifests: Mapping[str, BundleManifest],
+    manifests: Mapping[str, bundle_manifest.BundleManifest],
     hosts: Mapping[str, HostFacts],
     jaxlibs: Sequence[str],
-    known: Sequence[Target],
+    known: Sequence[bundle_manifest.Target],
     claims: Sequence[Claim] = (),
     checks: PolicyChecks = NO_POLICY,
 ) -> tuple[Row, ...]:
@@ -183,14 +175,16 @@ def matrix(
 def _row(
     host: str,
     facts: HostFacts,
-    manifests: Mapping[str, BundleManifest],
-    known: Sequence[Target],
+    manifests: Mapping[str, bundle_manifest.BundleManifest],
+    known: Sequence[bundle_manifest.Target],
     claims: Sequence[Claim],
     checks: PolicyChecks,
 ) -> Row:
     choice = choose_target(manifests, facts, None, (), checks.certificates)
-    engines = {engine_of(p) for manifest in manifests.values() for p in manifest.platforms}
-    jaxlib = _check_jaxlib_itself(host, facts) if XLA in engines else ()
+    engines = {
+        bundle_manifest.engine_of(p) for manifest in manifests.values() for p in manifest.platforms
+    }
+    jaxlib = _check_jaxlib_itself(host, facts) if bundle_manifest.XLA in engines else ()
     below = (*jaxlib, *checks.check_runtime(facts, engines))
     cells = tuple(
         _cell(manifests[candidate.target], below, candidate, facts, known, claims)
@@ -226,11 +220,11 @@ def _elsewhere(cell: Cell) -> list[Finding]:
 
 
 def _cell(
-    manifest: BundleManifest,
+    manifest: bundle_manifest.BundleManifest,
     below: tuple[Finding, ...],
     candidate: Candidate,
     facts: HostFacts,
-    known: Sequence[Target],
+    known: Sequence[bundle_manifest.Target],
     claims: Sequence[Claim],
 ) -> Cell:
     findings = (*below, *candidate.findings)
@@ -249,7 +243,7 @@ def _cell(
         level = Level.NO
     required = frozenset(manifest.requires.isa)
     evidence = Evidence(
-        engine=" and ".join(map(engine_of, manifest.platforms)),
+        engine=" and ".join(map(bundle_manifest.engine_of, manifest.platforms)),
         compiled_by=_compiled_by(manifest),
         built_with=manifest.built_with.jaxlib,
         accepts_jaxlib=manifest.accepts_jaxlib,
@@ -268,9 +262,9 @@ def _cell(
     return Cell(manifest.target.name, level, findings, evidence)
 
 
-def _compiled_by(manifest: BundleManifest) -> str:
+def _compiled_by(manifest: bundle_manifest.BundleManifest) -> str:
     made = manifest.built_with
-    if engine_name(manifest.target) != XLA:
+    if bundle_manifest.engine_name(manifest.target) != bundle_manifest.XLA:
         by = made.tools
     else:
         beside = made.tools if manifest.requires.engines else {}
@@ -278,15 +272,17 @@ def _compiled_by(manifest: BundleManifest) -> str:
     return ", ".join(f"{name} {version}" for name, version in sorted(by.items()))
 
 
-def _parity(manifest: BundleManifest) -> BuildParity:
+def _parity(manifest: bundle_manifest.BundleManifest) -> BuildParity:
     every = [p.parity for e in manifest.entry_points.values() for p in e.profiles]
-    ran = [parity for parity in every if isinstance(parity, ParityRan)]
-    reasons = {parity.reason for parity in every if isinstance(parity, ParityNotRun)}
+    ran = [parity for parity in every if isinstance(parity, bundle_manifest.ParityRan)]
+    reasons = {
+        parity.reason for parity in every if isinstance(parity, bundle_manifest.ParityNotRun)
+    }
     ulp_max = max((parity.ulp_max for parity in ran), default=0)
     return BuildParity(len(ran), len(every), ulp_max, "; ".join(sorted(reasons)))
 
 
-def _fits(target: Target, facts: HostFacts) -> bool:
+def _fits(target: bundle_manifest.Target, facts: HostFacts) -> bool:
     """Return whether a host has everything that code for a target may use."""
     has = {facts.platform, *(each.platform for each in facts.accelerators if each.devices)}
     same = target.platform in has and target.device is UNSET
@@ -294,5 +290,5 @@ def _fits(target: Target, facts: HostFacts) -> bool:
     return same and facts.isa.issuperset(target.features)
 
 
-def _vector_features(target: Target) -> frozenset[str]:
+def _vector_features(target: bundle_manifest.Target) -> frozenset[str]:
     return frozenset(feature for feature in target.features if VECTOR.match(feature))

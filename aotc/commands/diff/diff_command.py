@@ -5,23 +5,20 @@ from pathlib import Path
 
 import click
 
+from aotc.cli import reference_options
 from aotc.cli.command_output import Output, command
-from aotc.cli.reference_options import (
-    BUNDLE_REFERENCE,
-    SOURCE_HELP,
-    BundleReference,
-    fetching_options,
-    open_with_notes,
-    trust_option,
-)
 
 HELP_SECTION = "Inspect and verify"
 
 
 @click.command()
-@click.argument("before", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
-@click.argument("after", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
-@trust_option("Trust policy that must accept both bundles")
+@click.argument(
+    "before", type=reference_options.BUNDLE_REFERENCE, help=reference_options.SOURCE_HELP
+)
+@click.argument(
+    "after", type=reference_options.BUNDLE_REFERENCE, help=reference_options.SOURCE_HELP
+)
+@reference_options.trust_option("Trust policy that must accept both bundles")
 @click.option(
     "--fail-on",
     "rules",
@@ -38,12 +35,12 @@ HELP_SECTION = "Inspect and verify"
     metavar="N",
     help="Maximum diff lines per module",
 )
-@fetching_options
+@reference_options.fetching_options
 @command
 def diff(
     out: Output,
-    before: BundleReference,
-    after: BundleReference,
+    before: reference_options.BundleReference,
+    after: reference_options.BundleReference,
     trust: Path | None,
     rules: tuple[str, ...],
     lines: int,
@@ -82,7 +79,7 @@ def diff(
 
     wanted = parse_rules(rules)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
-    looking = partial(open_with_notes, out, policy=policy, full=full, ca=ca)
+    looking = partial(reference_options.open_with_notes, out, policy=policy, full=full, ca=ca)
     with looking(before) as old, looking(after) as new:
         one, two = (review(each.source, policy, now, each.unread) for each in (old, new))
         found = compare(one, two, lines_max=lines)

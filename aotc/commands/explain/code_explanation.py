@@ -5,9 +5,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from aotc.base.codes import codes
 from aotc.base.errors import family_of, is_code
-from aotc_runtime.base.codes import Cause, readable
+from aotc_runtime.base.codes import Cause, codes, readable
 
 _CODE = re.compile(r"(?:AOTC-)?(E\d{3})", re.IGNORECASE)
 

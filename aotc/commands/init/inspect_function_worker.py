@@ -21,17 +21,7 @@ from aotc.capture import import_program, random_keys, user_exceptions
 from aotc.capture.like_inputs import missing
 from aotc.capture.model_entry_points import NARROWER, open_file, paths_of
 from aotc.capture.model_files.frontend_protocol import AxisNames
-from aotc.commands.init.init_request import (
-    DTYPES,
-    Answer,
-    Job,
-    Parameter,
-    Seen,
-    SeenArray,
-    SeenOther,
-    SeenPlain,
-    Steps,
-)
+from aotc.commands.init import init_request
 from aotc.config.build_manifest import SourceFile
 from aotc.pipeline.children.program_worker import begin_as_if_alone, runs_users_code
 from aotc_runtime.base.errors import Finding
@@ -42,7 +32,7 @@ _TAKES_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @runs_users_code
-def look(job: Job, progress: Progress) -> Answer:
+def look(job: init_request.Job, progress: Progress) -> init_request.Answer:
     """Import a function, call its example, and describe its parameters.
 
     Raises:
@@ -71,9 +61,9 @@ def look(job: Job, progress: Progress) -> Answer:
             found, cause = user_exceptions.describe(error, root), "example-raised-an-exception"
             raise refusal("AOTC-E082", job.example, found, cause=cause) from error
         values = _arguments(made, signature, job.example)
-    return Answer(
+    return init_request.Answer(
         parameters=[
-            Parameter(
+            init_request.Parameter(
                 name=parameter.name,
                 has_default=parameter.default is not parameter.empty,
                 stated=_annotated(parameter),
@@ -150,23 +140,25 @@ def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str,
     return dict(zip(ordered, by_position, strict=False))
 
 
-def _leaves(value: Any, *steps: str | int) -> Iterator[tuple[Steps, Seen]]:
+def _leaves(
+    value: Any, *steps: str | int
+) -> Iterator[tuple[init_request.Steps, init_request.Seen]]:
     """Yield the leaves of a value, each with the steps to it."""
     if isinstance(value, (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)):
         yield steps, _array(value)
     elif type(value) is dict and all(isinstance(key, str) for key in value):
         if not value:
-            yield steps, SeenPlain(value)
+            yield steps, init_request.SeenPlain(value)
         for key, item in value.items():
             yield from _leaves(item, *steps, key)
     elif _is_plain(value):
-        yield steps, SeenPlain(value)
+        yield steps, init_request.SeenPlain(value)
     elif type(value) is list:
         for index, item in enumerate(value):
             yield from _leaves(item, *steps, index)
     else:
         kind = f"float {value}" if type(value) is float else type(value).__name__
-        yield steps, SeenOther(kind)
+        yield steps, init_request.SeenOther(kind)
 
 
 def _is_plain(value: Any) -> bool:
@@ -178,14 +170,14 @@ def _is_plain(value: Any) -> bool:
     return type(value) in (bool, int, str)
 
 
-def _array(value: Any) -> Seen:
+def _array(value: Any) -> init_request.Seen:
     impl = random_keys.impl_of(value)
     if impl is not None:
-        return SeenArray(list(value.shape), KEY_DTYPES[impl], 0)
+        return init_request.SeenArray(list(value.shape), KEY_DTYPES[impl], 0)
     original = np.dtype(value.dtype)
     dtype = np.dtype(jax.dtypes.canonicalize_dtype(original)) if original.kind != "O" else original
-    if dtype.name not in DTYPES:
-        return SeenOther(f"array of {original.name}")
+    if dtype.name not in init_request.DTYPES:
+        return init_request.SeenOther(f"array of {original.name}")
     low, high = None, None
     is_integer = jax.dtypes.issubdtype(dtype, np.integer)
     if is_integer and not isinstance(value, jax.ShapeDtypeStruct) and math.prod(value.shape):
@@ -193,7 +185,7 @@ def _array(value: Any) -> Seen:
         low, high = int(numbers.min()), int(numbers.max())
     elif is_integer:
         low, high = 0, 1
-    return SeenArray(
+    return init_request.SeenArray(
         shape=list(value.shape),
         dtype=dtype.name,
         bytes=math.prod(value.shape) * dtype.itemsize,
@@ -203,7 +195,7 @@ def _array(value: Any) -> Seen:
     )
 
 
-def _of_file(source: SourceFile) -> Answer:
+def _of_file(source: SourceFile) -> init_request.Answer:
     """Return the parameters of a model file, in the form of a function's annotations.
 
     Raises the errors of `open_file`, and UsageError (AOTC-E080) for a file that cannot be read.
@@ -216,7 +208,7 @@ def _of_file(source: SourceFile) -> Answer:
         raise refusal("AOTC-E080", source.text, found, cause=cause) from error
     ranges: dict[str, tuple[int | None, int | None]] = {}
     names = AxisNames(model)
-    parameters: dict[str, Parameter] = {}
+    parameters: dict[str, init_request.Parameter] = {}
     inputs = [*zip(paths_of(model), model.inputs, strict=True)]
     changes = [path for path, each in inputs if each.changes]
     for path, each in inputs:
@@ -229,10 +221,14 @@ def _of_file(source: SourceFile) -> Answer:
             if not isinstance(axis, int):
                 ranges[name] = model.ranges.get(axis or "", (None, None))
         dtype = NARROWER.get(each.dtype, each.dtype).name
-        parameter = parameters.setdefault(first, Parameter(first, has_default=False, stated={}))
+        parameter = parameters.setdefault(
+            first, init_request.Parameter(first, has_default=False, stated={})
+        )
         parameter.stated[path] = f"{dtype}[{','.join(axes)}]"
     sizes = {str(names.renamed.get(name, name)): found for name, found in model.sizes.items()}
-    return Answer([*parameters.values()], False, ranges=ranges, sizes=sizes, changes=changes)
+    return init_request.Answer(
+        [*parameters.values()], False, ranges=ranges, sizes=sizes, changes=changes
+    )
 
 
 def _annotated(parameter: inspect.Parameter) -> dict[str, str]:
@@ -247,7 +243,7 @@ def _annotated(parameter: inspect.Parameter) -> dict[str, str]:
         return {}
     names = [str(each) for each in dtypes]
     wide = [each for each in names if each.endswith("32")] or names
-    text = f"{wide[0]}[{','.join(axes.split())}]" if wide and wide[0] in DTYPES else ""
+    text = f"{wide[0]}[{','.join(axes.split())}]" if wide and wide[0] in init_request.DTYPES else ""
     return {parameter.name: text} if text else {}
 
 
@@ -258,7 +254,7 @@ def prepare() -> None:
 def main() -> None:
     """Do the job."""
     begin_as_if_alone()
-    answer(Job, look)
+    answer(init_request.Job, look)
 
 
 if __name__ == "__main__":

@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 
 from aotc.base.errors import refusal
 from aotc.config.build_manifest import BuildManifest
-from aotc_runtime.schema.bundle_manifest import (
-    BundleManifest,
-    CompileHere,
-    DimensionPolicy,
-    OutOfProfilePolicy,
-    Pad,
-    Range,
-    Split,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.size_expressions import (
     Expression,
     Relation,
@@ -48,17 +40,17 @@ class Axis:
     minimum: int
     maximum: int
     multiple_of: int
-    policy: OutOfProfilePolicy
+    policy: bundle_manifest.OutOfProfilePolicy
 
     @property
     def pads(self) -> bool:
         """Return whether other sizes are padded."""
-        return self.policy is OutOfProfilePolicy.PAD
+        return self.policy is bundle_manifest.OutOfProfilePolicy.PAD
 
     @property
     def splits(self) -> bool:
         """Return whether other sizes are split."""
-        return self.policy is OutOfProfilePolicy.SPLIT
+        return self.policy is bundle_manifest.OutOfProfilePolicy.SPLIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +67,7 @@ class Space:
     order: tuple[int, ...] | None = None
 
     @property
-    def policies(self) -> dict[str, OutOfProfilePolicy]:
+    def policies(self) -> dict[str, bundle_manifest.OutOfProfilePolicy]:
         """Return the policy that applies at once to out-of-profile calls, by dimension."""
         return {axis.name: axis.policy for axis in self.axes}
 
@@ -139,7 +131,7 @@ def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) ->
     return Space(entry_point, axes, spec.relations, _every_size(profiles, axes))
 
 
-def space_of_bundle(manifest: BundleManifest, entry_point: str) -> Space:
+def space_of_bundle(manifest: bundle_manifest.BundleManifest, entry_point: str) -> Space:
     """Return the sizes that a built entry point accepts. Raises KeyError if it does not exist."""
     spec = manifest.entry_points[entry_point]
     axes = tuple(
@@ -158,7 +150,7 @@ def _every_size(
 ) -> tuple[Mapping[str, int], ...]:
     """Return a profile of each size of a range: its executable is as good as one of each."""
     for axis in axes:
-        if axis.policy is OutOfProfilePolicy.RANGE:
+        if axis.policy is bundle_manifest.OutOfProfilePolicy.RANGE:
             first = -(-axis.minimum // axis.multiple_of) * axis.multiple_of
             sizes = range(first, axis.maximum + 1, axis.multiple_of)
             every = [{**each, axis.name: size} for each in profiles for size in sizes]
@@ -166,17 +158,17 @@ def _every_size(
     return tuple(profiles)
 
 
-def _policy(asked: DimensionPolicy | None) -> OutOfProfilePolicy:
+def _policy(asked: bundle_manifest.DimensionPolicy | None) -> bundle_manifest.OutOfProfilePolicy:
     """Return the policy that applies at once: `meanwhile` for `compile`."""
-    if isinstance(asked, CompileHere):
+    if isinstance(asked, bundle_manifest.CompileHere):
         return _policy(asked.meanwhile or None)
-    if isinstance(asked, Pad):
-        return OutOfProfilePolicy.PAD
-    if isinstance(asked, Split):
-        return OutOfProfilePolicy.SPLIT
-    if isinstance(asked, Range):
-        return OutOfProfilePolicy.RANGE
-    return OutOfProfilePolicy.FAIL
+    if isinstance(asked, bundle_manifest.Pad):
+        return bundle_manifest.OutOfProfilePolicy.PAD
+    if isinstance(asked, bundle_manifest.Split):
+        return bundle_manifest.OutOfProfilePolicy.SPLIT
+    if isinstance(asked, bundle_manifest.Range):
+        return bundle_manifest.OutOfProfilePolicy.RANGE
+    return bundle_manifest.OutOfProfilePolicy.FAIL
 
 
 def _holds(relation: Relation, names: Sequence[str], points: Points) -> NDArray[np.bool_]:

@@ -5,15 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.base.errors import refusal
+from aotc.commands.profiles import size_space
 from aotc.commands.profiles.profile_choice import Choice, choose
 from aotc.commands.profiles.profile_routing import Served, serve
-from aotc.commands.profiles.size_space import (
-    CostModel,
-    Points,
-    Space,
-    parse_cost,
-    space_of_manifest,
-)
 from aotc.commands.profiles.traffic_log import Traffic, read_traffic, within
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.pipeline.build_plan import resolve_target
@@ -31,12 +25,12 @@ class Suggestion:
 
     manifest: BuildManifest
     target: str
-    space: Space
+    space: size_space.Space
     traffic: Traffic
     accepted: Traffic
     outside: dict[str, int]
     most: int
-    model: CostModel
+    model: size_space.CostModel
     choice: Choice
     served: Served
     today: Served
@@ -70,14 +64,14 @@ def suggest(
     every = manifest.entry_points
     sized = [each for each in every if any(manifest.profiles(each, manifest.targets[0]))]
     name = entry_point_of(every, sized, entry_point)
-    space = space_of_manifest(manifest, name, written)
+    space = size_space.space_of_manifest(manifest, name, written)
     resolve_target(written, manifest.root, "--target")
-    model = parse_cost(cost, space.names)
+    model = size_space.parse_cost(cost, space.names)
     traffic = read_traffic(log, name, space.names)
     accepted, outside = accept(space, traffic, log)
     choice = choose(space, accepted.points, accepted.counts, model, most)
 
-    def served(profiles: Points) -> Served:
+    def served(profiles: size_space.Points) -> Served:
         return serve(space, accepted.points, accepted.counts, profiles, model)
 
     return Suggestion(
@@ -115,7 +109,7 @@ def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | N
     raise refusal("AOTC-E042", "--entry", wanted or "", cause=cause, expected=expected, hint=hint)
 
 
-def accept(space: Space, traffic: Traffic, log: Path) -> tuple[Traffic, dict[str, int]]:
+def accept(space: size_space.Space, traffic: Traffic, log: Path) -> tuple[Traffic, dict[str, int]]:
     """Set aside requests that no profiles could serve. Raises UsageError (AOTC-E041) if all are."""
     accepted, refused = within(space, traffic)
     outside = {reason: int(traffic.counts[where].sum()) for reason, where in refused.items()}

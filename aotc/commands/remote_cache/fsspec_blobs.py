@@ -7,13 +7,7 @@ serves it.
 import secrets
 from typing import Any
 
-from aotc.commands.remote_cache.bounded_calls import (
-    CHUNK_BYTES,
-    LIBRARY_SECONDS,
-    Limit,
-    Pace,
-    read_all,
-)
+from aotc.commands.remote_cache import bounded_calls
 
 OBJECT_STORES = frozenset({"abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a"})
 """They have no folders: a bucket that is missing is a wrong name, and none is to be made."""
@@ -25,12 +19,12 @@ BLOCK_BYTES = 2**20
 class FsspecBlobs:
     """Blobs in a folder of a file system. files: `fsspec.AbstractFileSystem`."""
 
-    seconds = LIBRARY_SECONDS
+    seconds = bounded_calls.LIBRARY_SECONDS
 
     def __init__(self, files: Any, folder: str) -> None:
         self._files, self._folder = files, folder.rstrip("/")
 
-    def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
+    def read(self, name: str, limit: bounded_calls.Limit, pace: bounded_calls.Pace) -> bytes | None:
         """Return the bytes under a name, up to the limit; None if there are none.
 
         Something that is no file, such as a pipe, counts as empty.
@@ -47,11 +41,11 @@ class FsspecBlobs:
                     pace.on_received(len(data))
                     return data
 
-                return read_all(read, limit)
+                return bounded_calls.read_all(read, limit)
         except FileNotFoundError:
             return None
 
-    def write(self, name: str, data: bytes, pace: Pace) -> None:
+    def write(self, name: str, data: bytes, pace: bounded_calls.Pace) -> None:
         """Put bytes under a name, replacing what was there."""
         try:
             self._write(name, data, pace)
@@ -66,14 +60,14 @@ class FsspecBlobs:
         """Return whether it is the file system of this host."""
         return "file" in _protocols(self._files)
 
-    def _write(self, name: str, data: bytes, pace: Pace) -> None:
+    def _write(self, name: str, data: bytes, pace: bounded_calls.Pace) -> None:
         path = f"{self._folder}/{name}"
         # Object stores show an object when it is whole; in a folder a renamed file is.
         renamed = self._is_of_files
         written = f"{path}.{secrets.token_hex(4)}.part" if renamed else path
         with self._files.open(written, "wb") as file:
-            for start in range(0, len(data), CHUNK_BYTES):
-                pace.on_sent(file.write(data[start : start + CHUNK_BYTES]))
+            for start in range(0, len(data), bounded_calls.CHUNK_BYTES):
+                pace.on_sent(file.write(data[start : start + bounded_calls.CHUNK_BYTES]))
         if renamed:
             self._files.mv(written, path)
 

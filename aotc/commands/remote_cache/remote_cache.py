@@ -11,14 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from aotc.commands.remote_cache.bounded_calls import (
-    HEAD_BYTES_MAX,
-    Bounded,
-    Limit,
-    OutageError,
-    Pace,
-    UnreachableError,
-)
+from aotc.commands.remote_cache import bounded_calls
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
 from aotc.pipeline.cache.cache_store import LocalStore
 
@@ -34,10 +27,10 @@ class Blobs(Protocol):
 
     seconds: float
 
-    def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
+    def read(self, name: str, limit: bounded_calls.Limit, pace: bounded_calls.Pace) -> bytes | None:
         """Return the bytes under a name, up to the limit; None if there are none."""
 
-    def write(self, name: str, data: bytes, pace: Pace) -> None:
+    def write(self, name: str, data: bytes, pace: bounded_calls.Pace) -> None:
         """Put bytes under a name, replacing what was there."""
 
 
@@ -49,7 +42,7 @@ class RemoteStore:
 
     def __init__(self, blobs: Blobs, place: str, seals: Seals, limit: int) -> None:
         self._blobs, self._place, self._seals, self._limit = blobs, place, seals, limit
-        self._bounded = Bounded(blobs.seconds)
+        self._bounded = bounded_calls.Bounded(blobs.seconds)
         self._lock = threading.Lock()
         self._refused: Counter[Refusal] = Counter()
         self._failures, self._outage, self._given_up = 0, "", False
@@ -60,11 +53,11 @@ class RemoteStore:
         def limit(head: bytes) -> int:
             # Whoever runs the storage is not trusted to say how much there is to read.
             signed = self._seals.size(key, head)
-            if signed > self._limit + HEAD_BYTES_MAX:
-                raise OutageError(f"an entry of more than {self._limit} bytes")
+            if signed > self._limit + bounded_calls.HEAD_BYTES_MAX:
+                raise bounded_calls.OutageError(f"an entry of more than {self._limit} bytes")
             return signed
 
-        with suppress(OutageError):
+        with suppress(bounded_calls.OutageError):
             entry = self._call(lambda pace: self._blobs.read(_name(key), limit, pace))
             if entry is not None:
                 data = self._seals.open(key, entry)
@@ -79,7 +72,7 @@ class RemoteStore:
         if self._seals.sealer is None or len(data) > self._limit:
             return
         entry = self._seals.seal(key, bytes(data))
-        with suppress(OutageError):
+        with suppress(bounded_calls.OutageError):
             self._call(lambda pace: self._blobs.write(_name(key), entry, pace))
 
     def notes(self) -> tuple[str, ...]:
@@ -101,23 +94,23 @@ class RemoteStore:
         """End what is being read and written."""
         self._bounded.stop()
 
-    def _call[T](self, operation: Callable[[Pace], T]) -> T:
+    def _call[T](self, operation: Callable[[bounded_calls.Pace], T]) -> T:
         try:
             result = self._bounded.call(operation)
-        except OutageError as error:
+        except bounded_calls.OutageError as error:
             self._failed(error)
             raise
         with self._lock:
             self._failures = 0
         return result
 
-    def _failed(self, error: OutageError) -> None:
+    def _failed(self, error: bounded_calls.OutageError) -> None:
         with self._lock:
             if self._bounded.stopped:
                 self._outage = self._outage or str(error)
                 return
             self._failures, self._outage = self._failures + 1, str(error)
-            if self._failures == FAILURES_MAX or isinstance(error, UnreachableError):
+            if self._failures == FAILURES_MAX or isinstance(error, bounded_calls.UnreachableError):
                 self._given_up = True
                 # What else waits for it would wait in vain.
                 self._bounded.stop(self._outage)

@@ -25,7 +25,8 @@ from aotc.report.report_text import count, evaluation_text, made_of, precision_l
 from aotc.report.sizes_report import shapes_report
 from aotc_runtime.base import ulps
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, TensorSpec
-from aotc_runtime.schema.manifest_labels import masks_and_lengths, sizes_text
+from aotc_runtime.schema.fallback_policies import masks_and_lengths
+from aotc_runtime.schema.manifest_labels import sizes_text
 from aotc_runtime.schema.pytrees import leaves
 from aotc_runtime.schema.shard_layout import text
 from aotc_runtime.schema.tensor_text import tensor_text
@@ -183,10 +184,8 @@ def _parameters(entry_point: EntryPoint) -> Iterator[tuple[str, str, str, str]]:
     for parameter in entry_point.parameters:
         arrays = [*leaves(parameter.tree)]
         by = "by the loader" if parameter.name in by_loader else parameter.kind.value
-        held = several(
-            [entry_point.inputs[i].path for i in arrays if 0 <= i < len(entry_point.inputs)]
-        )
-        yield parameter.name, by, held or "-", "yes" if parameter.donated else "no"
+        paths = [entry_point.inputs[i].path for i in arrays if 0 <= i < len(entry_point.inputs)]
+        yield parameter.name, by, several(paths) or "-", "yes" if parameter.donated else "no"
     for name, weights in entry_point.bound.items():
         yield name, "bound at load", f"weights {weights}", "no"
     for name, value in entry_point.static.items():

@@ -24,14 +24,7 @@ from aotc.commands.tune.tuning_evidence import EngineRounds, engine_choice, evid
 from aotc.commands.tune.tuning_messages import FULL, Effort
 from aotc.commands.tune.tuning_variants import candidates_for, cannot_run
 from aotc.compile.compiler_protocol import DEFAULT, Candidate
-from aotc.pipeline.build_tuning import (
-    Assemble,
-    Best,
-    EngineCompilation,
-    Objective,
-    WeightFiles,
-    candidate_job,
-)
+from aotc.pipeline import build_tuning
 from aotc.pipeline.parity_check import pack_temporary
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.task_pool import Workers
@@ -45,7 +38,7 @@ class _Engine:
 
     name: str
     prefix: str
-    compilation: EngineCompilation
+    compilation: build_tuning.EngineCompilation
 
     @property
     def default(self) -> str:
@@ -86,21 +79,21 @@ class _Findings:
 
 
 def search(
-    compilations: Sequence[EngineCompilation],
+    compilations: Sequence[build_tuning.EngineCompilation],
     defaults: Mapping[ExecutableKey, Executable],
     program: CapturedProgram,
     scratch: Scratch,
-    assemble: Assemble,
-    objective: Objective,
+    assemble: build_tuning.Assemble,
+    objective: build_tuning.Objective,
     *,
     mixed: bool,
     workers: int,
     processes: Processes,
     on_step: Callable[[int, int], None],
     effort: Effort = FULL,
-) -> Best:
+) -> build_tuning.Best:
     """Return the best executables of one target: `aotc.pipeline.build_tuning.Tuner.search`."""
-    weights = WeightFiles(scratch, program.weights)
+    weights = build_tuning.WeightFiles(scratch, program.weights)
     names = [engine_name(each.target) for each in compilations]
     engines = [
         _Engine(name, f"{name}-" if len(compilations) > 1 else "", each)
@@ -136,7 +129,7 @@ def search(
         for key in tries
     }
     jobs = {key: each.engine.compilation.jobs[key] for key, each in taken.items()}
-    return Best(_target(engines, executables), jobs, executables, choice)
+    return build_tuning.Best(_target(engines, executables), jobs, executables, choice)
 
 
 def _target(engines: Sequence[_Engine], executables: Mapping[ExecutableKey, Executable]) -> Target:
@@ -172,7 +165,7 @@ def _planned(
     engines: Sequence[_Engine],
     defaults: Iterable[ExecutableKey],
     program: CapturedProgram,
-    weights: WeightFiles,
+    weights: build_tuning.WeightFiles,
     effort: Effort,
 ) -> _Plan:
     """Return the candidates of every engine by preference, with their jobs: `f[n=8] as eigen`."""
@@ -181,7 +174,7 @@ def _planned(
             (
                 engine,
                 candidate,
-                candidate_job(replace(job, label=label), candidate, profile, weights),
+                build_tuning.candidate_job(replace(job, label=label), candidate, profile, weights),
             )
             for engine in engines
             for job in [engine.compilation.jobs[key]]
@@ -274,7 +267,7 @@ def _without_default(
 class _Measuring:
     """Needs of measuring: a bundle's parts, the build's folder, and processes."""
 
-    assemble: Assemble
+    assemble: build_tuning.Assemble
     folder: Path
     processes: Processes
     effort: Effort
@@ -402,7 +395,7 @@ def _explained(
     tries: Sequence[_Try],
     found: _Findings,
     profile: CapturedProfile,
-    weights: WeightFiles,
+    weights: build_tuning.WeightFiles,
 ) -> Executable:
     """Return the chosen executable with its evidence."""
     answer, rounds = found.answer, found.rounds.get(key, {})

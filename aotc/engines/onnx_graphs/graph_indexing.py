@@ -7,14 +7,8 @@ from typing import Any
 import numpy as np
 
 from aotc.compile.mlir.mlir_context import DTYPES
+from aotc.engines.onnx_graphs import graph_elementwise
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
-from aotc.engines.onnx_graphs.graph_elementwise import (
-    FLOATS,
-    compared,
-    computed,
-    of_order_key,
-    order_key,
-)
 from aotc.engines.onnx_graphs.graph_layout import start_within
 from aotc.engines.onnx_graphs.graph_reductions import body_of
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
@@ -135,7 +129,7 @@ def _scatter(rule: Rule) -> list[Tensor]:
         place = graph.reshape(
             graph.full(_places(rule, value, updates), updates.shape), (prod(updates.shape),)
         )
-        ordered = reduction in _NANS and value.element in FLOATS
+        ordered = reduction in _NANS and value.element in graph_elementwise.FLOATS
         flat, new = (
             graph.reshape(_scattered(graph, each, reduction), (prod(each.shape),))
             for each in (value, updates)
@@ -145,7 +139,7 @@ def _scatter(rule: Rule) -> list[Tensor]:
         how: dict[str, Attribute] = {"axis": 0, "reduction": reduction}
         made = graph.node("ScatterElements", inputs, flat.shape, flat.element, **how)
         made = graph.reshape(graph.part(made, 0, 0, prod(value.shape)), value.shape)
-        made = of_order_key(graph, made) if ordered else made
+        made = graph_elementwise.of_order_key(graph, made) if ordered else made
         value = graph.cast(made, value.element)
     return [value]
 
@@ -156,11 +150,11 @@ def _scattered(graph: Graph, value: Tensor, reduction: str) -> Tensor:
     ONNX Runtime compares by `a > b ? a : b`, which passes over NaN: floats of which the largest or
     the smallest is kept become integers in their order, and NaN the last of them.
     """
-    if reduction not in _NANS or value.element not in FLOATS:
+    if reduction not in _NANS or value.element not in graph_elementwise.FLOATS:
         return graph.cast(value, _SCATTERED.get(value.element, value.element))
-    wide = computed(graph, value)
+    wide = graph_elementwise.computed(graph, value)
     last = graph.like(_NANS[reduction], wide)
-    return order_key(graph, graph.where(graph.is_nan(wide), last, wide))
+    return graph_elementwise.order_key(graph, graph.where(graph.is_nan(wide), last, wide))
 
 
 def _reduction(rule: Rule) -> str:
@@ -199,10 +193,12 @@ def _places(rule: Rule, value: Tensor, updates: Tensor) -> Tensor:
             number = numbers["scattered_dims_to_operand_dims"].index(axis)
             start = graph.reshape(_start(rule, number, numbers, batch), spread)
             highest = size - length
-            inside = compared(graph, "LE", start, _limit(graph, highest, start))
+            inside = graph_elementwise.compared(graph, "LE", start, _limit(graph, highest, start))
             if not start.element.startswith("u"):
                 inside = graph.each(
-                    "And", inside, compared(graph, "GE", start, graph.like(0, start))
+                    "And",
+                    inside,
+                    graph_elementwise.compared(graph, "GE", start, graph.like(0, start)),
                 )
             if highest < 0:
                 inside = graph.constant(False, "i1")

@@ -16,6 +16,7 @@ import numpy as np
 from onnx import FunctionProto, TypeProto
 
 from aotc.capture.model_files.frontend_protocol import Array
+from aotc.frontends.onnx import onnx_values
 from aotc.frontends.onnx.onnx_graph_reader import (
     DEPTH,
     NODES,
@@ -30,17 +31,6 @@ from aotc.frontends.onnx.onnx_graph_reader import (
 from aotc.frontends.onnx.onnx_operator_table import OPERATORS, Value
 from aotc.frontends.onnx.onnx_refusals import damaged, lacking
 from aotc.frontends.onnx.onnx_tensors import DTYPES, dtype_of
-from aotc.frontends.onnx.onnx_values import (
-    KNOWN,
-    LARGEST,
-    described,
-    elements,
-    fits,
-    has_symbols,
-    is_known,
-    is_symbolic,
-    settled,
-)
 
 _NARROW: dict[np.dtype[Any], np.dtype[Any]] = {np.dtype(np.int64): np.dtype(np.int32)}
 _WIDE = {np.dtype(kind) for kind in (np.uint64, np.float64, np.complex128)}
@@ -149,11 +139,11 @@ class Evaluation:
         except jax.errors.InconclusiveDimensionOperation:
             raise
         except _WRONG as error:
-            if any(has_symbols(value) for value in inputs):
+            if any(onnx_values.has_symbols(value) for value in inputs):
                 raise
             raise damaged(
                 f"{self.where}: {node.label}",
-                f"inputs {', '.join(map(described, inputs))}: {error}",
+                f"inputs {', '.join(map(onnx_values.described, inputs))}: {error}",
                 expected=f"valid inputs of {node.op}",
                 hint="state sizes of the inputs that the model accepts, or export it again",
             ) from error
@@ -161,7 +151,7 @@ class Evaluation:
 
     def _computed(self, function: Any, call: Call, inputs: list[Value]) -> Any:
         """Symbolic sizes are computed with as what they are, or else as numbers of the program."""
-        if not any(map(is_symbolic, inputs)):
+        if not any(map(onnx_values.is_symbolic, inputs)):
             with np.errstate(all="ignore"):
                 return function(call, *inputs)
         try:
@@ -171,7 +161,9 @@ class Evaluation:
             return function(
                 call,
                 *(
-                    call.traced(value) if is_symbolic(value) and index not in deciding else value
+                    call.traced(value)
+                    if onnx_values.is_symbolic(value) and index not in deciding
+                    else value
                     for index, value in enumerate(inputs)
                 ),
             )
@@ -181,9 +173,9 @@ class Evaluation:
             return value
         if not isinstance(value, np.ndarray | jax.Array):
             value = np.asarray(value)
-        if elements(value.shape) > LARGEST:
+        if onnx_values.elements(value.shape) > onnx_values.LARGEST:
             raise damaged(f"{self.where}: {node.label}", f"an array of {list(value.shape)}")
-        return settled(value) if is_known(value) else value
+        return onnx_values.settled(value) if onnx_values.is_known(value) else value
 
     def _body(self, node: Node, inputs: Sequence[Value], attributes: Mapping[str, Any]) -> Function:
         """Return onnx's definition of an operator by others."""
@@ -225,7 +217,7 @@ class Evaluation:
 def _type_of(value: Value) -> Any:
     message = TypeProto()
     if value is not None:
-        dtype = np.dtype(np.int64) if is_symbolic(value) else np.dtype(value.dtype)
+        dtype = np.dtype(np.int64) if onnx_values.is_symbolic(value) else np.dtype(value.dtype)
         message.tensor_type.elem_type = _KINDS[dtype]
         message.tensor_type.shape.SetInParent()
         for size in value.shape:
@@ -296,7 +288,7 @@ class Call:
             flat = [jnp.asarray(size, dtype) for size in value.flat]
             return jnp.stack(flat).reshape(value.shape) if flat else jnp.zeros(value.shape, dtype)
         dtype = self.computed(value.dtype)
-        if dtype != value.dtype and not fits(value, dtype):
+        if dtype != value.dtype and not onnx_values.fits(value, dtype):
             self.lacks(
                 f"{value.dtype} values outside the range of {dtype}", hint="set `enable_x64 = true`"
             )
@@ -304,7 +296,10 @@ class Call:
 
     def operands(self, *values: Value) -> tuple[Any, Any]:
         """Return numpy and the values if all are known and small, else jax.numpy and jax arrays."""
-        if all(value is None or (is_known(value) and value.size <= KNOWN) for value in values):
+        if all(
+            value is None or (onnx_values.is_known(value) and value.size <= onnx_values.KNOWN)
+            for value in values
+        ):
             return np, values
         return jnp, tuple(self.traced(value) for value in values)
 
@@ -336,9 +331,9 @@ class Call:
         fixed = [size for size in shape if isinstance(size, int)]
         if min(fixed, default=0) < 0:
             self.damaged(f"the shape {list(shape)}")
-        if (count := elements(shape)) > LARGEST:
+        if (count := onnx_values.elements(shape)) > onnx_values.LARGEST:
             self.damaged(f"an array of {list(shape)}")
-        return count <= KNOWN and len(fixed) == len(shape)
+        return count <= onnx_values.KNOWN and len(fixed) == len(shape)
 
     def run(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """Return the outputs of a graph that is an attribute."""
@@ -364,7 +359,7 @@ class Call:
             formal = stated[min(index, len(stated) - 1)]
             if value is None or isinstance(value, list):
                 continue
-            dtype = np.dtype(np.int64) if is_symbolic(value) else np.dtype(value.dtype)
+            dtype = np.dtype(np.int64) if onnx_values.is_symbolic(value) else np.dtype(value.dtype)
             if not self.evaluation.x64:
                 dtype = _NARROW.get(dtype, dtype)
             several = variadic and index >= len(stated) - 1 and not formal.is_homogeneous

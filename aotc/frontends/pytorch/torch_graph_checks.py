@@ -5,22 +5,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aotc.base.errors import finding, shortened
+from aotc.frontends.pytorch import torch_plan
 from aotc.frontends.pytorch.operators import REFUSED
 from aotc.frontends.pytorch.operators.torch_operator_table import Memory
 from aotc.frontends.pytorch.operators.torch_scalars import FUNCTIONS
 from aotc.frontends.pytorch.torch_dtypes import SCALAR_TYPES
 from aotc.frontends.pytorch.torch_memory import DECOMPOSE, Refused, is_identity, sharing
-from aotc.frontends.pytorch.torch_plan import (
-    EFFECTS,
-    PREFIX,
-    DTypeNumber,
-    Other,
-    Plan,
-    Ref,
-    Step,
-    arguments,
-    refs,
-)
 from aotc.frontends.pytorch.torch_schema import TensorMeta
 from aotc_runtime.base.errors import Finding
 
@@ -49,15 +39,15 @@ NAMED_MAX = 4
 WIDE = {8: "float64", 11: "complex128"}
 
 
-def findings(plan: Plan, where: str, enable_x64: bool) -> list[Finding]:
+def findings(plan: torch_plan.Plan, where: str, enable_x64: bool) -> list[Finding]:
     """Return a finding for each unsupported operator and reason, with its first line.
 
     Operators of one line, or with one hint for all of them, share a finding.
     """
-    grouped: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
+    grouped: dict[tuple[str, str, str], list[torch_plan.Step]] = defaultdict(list)
     for refused in _refused(plan, {}, enable_x64):
         grouped[refused.step.target, refused.reason, refused.hint].append(refused.step)
-    together: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
+    together: dict[tuple[str, str, str], list[torch_plan.Step]] = defaultdict(list)
     for (_, reason, hint), steps in grouped.items():
         at = "" if hint == X64 else steps[0].line or steps[0].name
         together[at, reason, hint] += steps
@@ -67,38 +57,42 @@ def findings(plan: Plan, where: str, enable_x64: bool) -> list[Finding]:
     ]
 
 
-def _targets(steps: list[Step]) -> str:
+def _targets(steps: list[torch_plan.Step]) -> str:
     return shortened(list(dict.fromkeys(step.target for step in steps)), NAMED_MAX)
 
 
-def _where(where: str, steps: list[Step]) -> str:
+def _where(where: str, steps: list[torch_plan.Step]) -> str:
     line = next((step.line for step in steps if step.line), f"node {steps[0].name}")
     times = f" (and {len(steps) - 1} more)" if len(steps) > 1 else ""
     return f"{where}: {line}{times}"
 
 
-def _refused(plan: Plan, outside: Mapping[str, str], enable_x64: bool) -> Iterator[Refused]:
+def _refused(
+    plan: torch_plan.Plan, outside: Mapping[str, str], enable_x64: bool
+) -> Iterator[Refused]:
     for step in plan.steps:
         yield from _operator(step, plan.tensors)
         yield from _dtypes(step, plan.tensors, enable_x64)
         for _, value in step.inputs:
-            if isinstance(value, Plan):
-                inside = dict.fromkeys(refs(value.inputs), "an argument of a branch")
+            if isinstance(value, torch_plan.Plan):
+                inside = dict.fromkeys(torch_plan.refs(value.inputs), "an argument of a branch")
                 yield from _refused(value, inside, enable_x64)
     yield from sharing(plan, outside)[1]
 
 
-def _operator(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
+def _operator(step: torch_plan.Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
     if step.target in FUNCTIONS or is_identity(step):
         return
     if step.target in (CONDITION, LOOP):
-        if sum(isinstance(value, Plan) for _, value in step.inputs) != GRAPHS:
+        if sum(isinstance(value, torch_plan.Plan) for _, value in step.inputs) != GRAPHS:
             yield Refused(step, "without its two graphs", "export the model anew")
         return
     known = step.operator
-    others = [value for _, value in step.inputs if isinstance(value, Other)]
-    if step.target == EFFECTS:
-        named = next((other.text.removeprefix(PREFIX) for other in others), "an operator")
+    others = [value for _, value in step.inputs if isinstance(value, torch_plan.Other)]
+    if step.target == torch_plan.EFFECTS:
+        named = next(
+            (other.text.removeprefix(torch_plan.PREFIX) for other in others), "an operator"
+        )
         yield Refused(step, f"the effects of {named!a}"[:200], EFFECTLESS)
         return
     if known is None:
@@ -108,18 +102,18 @@ def _operator(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused
         yield Refused(step, f"an argument of the kind {other.kind}", OTHERS)
     if step.in_place is not None and known.memory is not Memory.FRESH:
         yield Refused(step, "changes the shape of a tensor in place", DECOMPOSE)
-    given = {name: _seen(value, tensors) for name, value in arguments(step).items()}
+    given = {name: _seen(value, tensors) for name, value in torch_plan.arguments(step).items()}
     if "sparse" in given and given["sparse"] is True and step.target != "aten.embedding.default":
         yield Refused(step, "a sparse tensor", "use dense tensors")
     reason = known.refuse(given) if known.refuse is not None else None
     if reason is not None:
         yield Refused(step, reason, FIXED if "training" in reason else PAD)
     for name, value in step.inputs:
-        if isinstance(value, DTypeNumber) and value.number not in SCALAR_TYPES:
+        if isinstance(value, torch_plan.DTypeNumber) and value.number not in SCALAR_TYPES:
             yield Refused(step, f"{name} is no dtype that numpy has", OTHERS)
 
 
-def _unknown(step: Step) -> Refused:
+def _unknown(step: torch_plan.Step) -> Refused:
     packet = step.target.split(".")
     base = packet[1].rstrip("_") if len(packet) > 1 else step.target
     if step.target.startswith("aten.") and base in REFUSED:
@@ -137,17 +131,19 @@ def _unknown(step: Step) -> Refused:
 
 def _seen(value: Any, tensors: Mapping[str, TensorMeta]) -> Any:
     """Return an argument as `Refuse` functions see it."""
-    if isinstance(value, Ref):
+    if isinstance(value, torch_plan.Ref):
         return tensors.get(value.name)
     if isinstance(value, tuple):
         return tuple(_seen(item, tensors) for item in value)
     return value
 
 
-def _dtypes(step: Step, tensors: Mapping[str, TensorMeta], enable_x64: bool) -> Iterator[Refused]:
+def _dtypes(
+    step: torch_plan.Step, tensors: Mapping[str, TensorMeta], enable_x64: bool
+) -> Iterator[Refused]:
     """Yield the unsupported dtypes that a step makes."""
     narrow = enable_x64 or (step.operator is not None and step.operator.narrow)
-    for name in refs(step.outputs):
+    for name in torch_plan.refs(step.outputs):
         dtype = tensors[name].dtype if name in tensors else None
         if dtype is not None and dtype not in SCALAR_TYPES:
             yield Refused(step, "makes a dtype that numpy does not have", OTHERS)

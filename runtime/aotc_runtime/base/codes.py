@@ -1,7 +1,7 @@
-"""The catalogue of the runtime's error codes: texts from a data file.
+"""The catalogue of error codes: texts from data files, the runtime's `error_codes.toml` and others.
 
-`error_codes.toml` holds the texts. A load that succeeds neither imports this module nor reads that
-file: `aotc_runtime.base.errors` does both when there is something to report.
+A load that succeeds neither imports this module nor reads a file: `aotc_runtime.base.errors` does
+both when there is something to report.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,9 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+
+catalogues = [Path(__file__).with_name("error_codes.toml")]
+"""The files with the texts; a package that has codes of its own adds one."""
 
 
 class Cause(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,12 +64,12 @@ class Code(Cause, frozen=True, forbid_unknown_fields=True):
         return self.causes[cause] if cause else self
 
 
-def read_codes(path: Path) -> dict[str, Code]:
+@cache
+def read_codes(path: Path) -> Mapping[str, Code]:
     """Return the codes of a catalogue file."""
     return msgspec.toml.decode(path.read_bytes(), type=dict[str, Code])
 
 
-@cache
 def codes() -> Mapping[str, Code]:
-    """Return the runtime's codes."""
-    return read_codes(Path(__file__).with_name("error_codes.toml"))
+    """Return the codes of all catalogues."""
+    return {code: texts for path in catalogues for code, texts in read_codes(path).items()}

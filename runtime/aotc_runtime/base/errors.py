@@ -146,19 +146,9 @@ def finding(
     return Finding(code=code, where=where, found=found, **words)
 
 
-def refusal(
-    code: str,
-    where: str,
-    found: str,
-    *,
-    cause: str = "",
-    expected: str | None = None,
-    hint: str | None = None,
-    **values: object,
-) -> AotcError:
+def refusal(code: str, where: str, found: str, **words: Any) -> AotcError:
     """Return the exception for one `finding`, which has the same arguments."""
-    made = finding(code, where, found, cause=cause, expected=expected, hint=hint, **values)
-    return family_of(code)(made)
+    return family_of(code)(finding(code, where, found, **words))
 
 
 def raise_if(findings: Iterable[Finding]) -> None:

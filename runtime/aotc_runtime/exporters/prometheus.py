@@ -80,6 +80,6 @@ class BundleCollector(Collector):
                 place = [*name, entry_point.name]
                 padding.add_metric([*place, "real"], entry_point.metrics.padding.elements)
                 padding.add_metric([*place, "filled"], entry_point.metrics.padding.filled)
-                if entry_point.compiles is not None:
-                    compiled.add_metric(place, entry_point.compiles["compiled"])
+                if (compiles := entry_point.metrics.compiles()) is not None:
+                    compiled.add_metric(place, compiles["compiled"])
         yield from (info, load, compilations, compiled, calls, padding, refusals)

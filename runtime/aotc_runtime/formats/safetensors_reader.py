@@ -137,22 +137,16 @@ def _entries(header: bytes, where: str) -> tuple[dict[str, _Entry], dict[str, DT
     return entries, extended
 
 
-_EXTENDED = frozenset(
-    dtype
-    for dtype in DType
-    if dtype in (DType.BFLOAT16, DType.INT4, DType.UINT4) or dtype.value.startswith("float8_")
-)
-
-
 @cache
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """Return the numpy dtype of a manifest's dtype."""
-    if dtype in _EXTENDED:
+    try:
+        found: np.dtype[Any] = np.dtype(dtype.value)
+    except TypeError:  # one of the types that ml_dtypes adds to numpy's
         import ml_dtypes
 
-        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.value))
-        return extended
-    return np.dtype(dtype.value)
+        found = np.dtype(getattr(ml_dtypes, dtype.value))
+    return found
 
 
 def tensor_views(data: memoryview, where: str) -> dict[str, tuple[Array, TensorInfo]]:

@@ -9,17 +9,9 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from aotc_runtime.base import ulps
+from aotc_runtime.base import errors, ulps
 from aotc_runtime.base.digest import copy_of, sha256
-from aotc_runtime.base.errors import (
-    BundleFormatError,
-    Finding,
-    IncompatibleHostError,
-    IncompatibleRuntimeError,
-    IntegrityError,
-    TrustError,
-    family_of,
-)
+from aotc_runtime.base.errors import Finding, TrustError
 from aotc_runtime.base.rendering import document_text
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.formats.blob_source import BlobSource
@@ -44,11 +36,11 @@ HOST = "host"
 """The name that stands for the best target for this host."""
 
 REFUSALS = (
-    BundleFormatError,
-    IntegrityError,
+    errors.BundleFormatError,
+    errors.IntegrityError,
     TrustError,
-    IncompatibleRuntimeError,
-    IncompatibleHostError,
+    errors.IncompatibleRuntimeError,
+    errors.IncompatibleHostError,
 )
 """Errors of the bundle itself; other errors are about the command."""
 
@@ -177,7 +169,7 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "")
         "built_with": {"jaxlib": manifest.built_with.jaxlib} if manifest else None,
     }
     if verdict.findings or manifest is None or verdict.choice is None:
-        exit_code = family_of(verdict.findings[0].code).exit_code
+        exit_code = errors.family_of(verdict.findings[0].code).exit_code
         return Report(verdict.findings, exit_code, document, ())
     lines = (
         f"ok      {manifest.name} {manifest.version} may be loaded here"

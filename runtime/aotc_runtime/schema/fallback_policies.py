@@ -24,3 +24,19 @@ def policies_of(entry_point: EntryPoint) -> dict[str, OutOfProfilePolicy]:
         name: _POLICIES[type(policies[name])] if name in policies else OutOfProfilePolicy.FAIL
         for name in entry_point.dimensions
     }
+
+
+def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:
+    """Return the pad or split policies by dimension, `meanwhile` included."""
+    found: dict[str, Pad | Split] = {}
+    for name, policy in entry_point.out_of_profile.items():
+        now = policy.meanwhile if isinstance(policy, CompileHere) else policy
+        if isinstance(now, Pad | Split):
+            found[name] = now
+    return found
+
+
+def masks_and_lengths(entry_point: EntryPoint) -> frozenset[str]:
+    """Return the parameters that the loader passes, not the caller: masks and lengths."""
+    pads = [p for p in without_compiling(entry_point).values() if isinstance(p, Pad)]
+    return frozenset(name for pad in pads for name in (pad.mask, pad.length) if name)

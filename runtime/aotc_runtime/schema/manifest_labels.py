@@ -9,14 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aotc_runtime.schema.bundle_manifest import (
-    CompileHere,
-    EntryPoint,
-    Pad,
-    Parameter,
-    ParameterKind,
-    Split,
-)
+from aotc_runtime.schema.bundle_manifest import EntryPoint, Parameter, ParameterKind
 from aotc_runtime.schema.pytrees import builder, leaves
 
 
@@ -51,24 +44,12 @@ def executable_key(entry_point: str, sizes: Mapping[str, int]) -> ExecutableKey:
     return ExecutableKey(entry_point, tuple(sorted(sizes.items())))
 
 
-def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:
-    """Return the pad or split policies by dimension, `meanwhile` included."""
-    found: dict[str, Pad | Split] = {}
-    for name, policy in entry_point.out_of_profile.items():
-        now = policy.meanwhile if isinstance(policy, CompileHere) else policy
-        if isinstance(now, Pad | Split):
-            found[name] = now
-    return found
-
-
-def masks_and_lengths(entry_point: EntryPoint) -> frozenset[str]:
-    """Return the parameters that the loader passes, not the caller: masks and lengths."""
-    pads = [p for p in without_compiling(entry_point).values() if isinstance(p, Pad)]
-    return frozenset(name for pad in pads for name in (pad.mask, pad.length) if name)
-
-
 def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
     """Return the caller's parameters, without the loader's masks and lengths."""
+    if not spec.out_of_profile:
+        return spec.parameters
+    from aotc_runtime.schema.fallback_policies import masks_and_lengths
+
     by_loader = masks_and_lengths(spec)
     return tuple(parameter for parameter in spec.parameters if parameter.name not in by_loader)
 

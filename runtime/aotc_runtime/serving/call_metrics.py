@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -123,8 +123,11 @@ class Exact(Struct, frozen=True):
 class CallMetrics:
     """All metrics of one entry point; safe to use from many threads.
 
-    `exact` are the profiles, which count for themselves.
+    `exact` are the profiles, which count for themselves. `compiles` returns as JSON what was
+    compiled for calls, and None without a policy that compiles.
     """
+
+    compiles: Callable[[], dict[str, Any] | None] = staticmethod(lambda: None)
 
     def __init__(self, exact: Sequence[Exact]) -> None:
         self._exact = exact
@@ -227,6 +230,7 @@ class CallMetrics:
             "refusals": self.refusals,
             "conversions": self.conversions,
             **self._seen(),
+            "compiles": self.compiles(),
         }
 
     def _seen(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import EntryPoint, Parameter, ParameterKind
-from aotc_runtime.schema.manifest_labels import masks_and_lengths
+from aotc_runtime.schema.fallback_policies import masks_and_lengths
 
 _KINDS = {
     ParameterKind.POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,

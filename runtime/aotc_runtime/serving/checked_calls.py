@@ -166,11 +166,6 @@ class CheckedCalls:
                 )
             return self._fallback
 
-    @property
-    def compiles(self) -> dict[str, Any] | None:
-        """JSON: what was compiled for calls; None without a policy that compiles."""
-        return self._fallback.compiles if self._fallback is not None else None
-
     def close(self) -> None:
         """Refuse further calls; calls that are running end as they would."""
         with self._lock:

@@ -6,17 +6,8 @@ from typing import Any
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.suggestions import with_article
-from aotc_runtime.schema.pytrees import (
-    DictNode,
-    IntDictNode,
-    Leaf,
-    ListNode,
-    NamedTupleNode,
-    NoneNode,
-    RecordNode,
-    Tree,
-    TupleNode,
-)
+from aotc_runtime.schema import pytrees
+from aotc_runtime.schema.pytrees import Tree
 from aotc_runtime.schema.result_records import Record
 
 Leaves = dict[int, Any] | list[Any]
@@ -29,20 +20,20 @@ def flattener(tree: Tree, where: str) -> Flattener:
     It raises ShapeError (AOTC-E604) for another structure; `where` names the argument in messages.
     """
     match tree:
-        case Leaf(index=index):
+        case pytrees.Leaf(index=index):
             return _leaf_flattener(index)
-        case NoneNode():
+        case pytrees.NoneNode():
             return _none_flattener(where)
-        case DictNode(items=items):
+        case pytrees.DictNode(items=items):
             return _dict_flattener(items, where)
-        case IntDictNode(keys=keys, items=children):
+        case pytrees.IntDictNode(keys=keys, items=children):
             return _dict_flattener(dict(zip(keys, children, strict=True)), where)
-        case NamedTupleNode(type=name, fields=fields, items=children):
+        case pytrees.NamedTupleNode(type=name, fields=fields, items=children):
             return _named_tuple_flattener(name, fields, children, where)
-        case RecordNode(type=name, fields=fields, items=children):
+        case pytrees.RecordNode(type=name, fields=fields, items=children):
             return _record_flattener(name, fields, children, where)
-        case ListNode(items=children) | TupleNode(items=children):
-            wanted = "list" if isinstance(tree, ListNode) else "tuple"
+        case pytrees.ListNode(items=children) | pytrees.TupleNode(items=children):
+            wanted = "list" if isinstance(tree, pytrees.ListNode) else "tuple"
             return _sequence_flattener(wanted, children, where)
 
 

@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aotc_runtime.schema import manifest_labels
 from aotc_runtime.schema.bundle_manifest import EntryPoint
-from aotc_runtime.schema.manifest_labels import (
-    ExecutableKey,
-    arguments_of,
-    passed_leaves,
-    passed_parameters,
-    positional_count,
-)
 from aotc_runtime.schema.pytrees import Leaf
 from aotc_runtime.serving.readiness import Difference, run_all
 from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentEntryPoint
@@ -70,8 +64,8 @@ class LoadedEntryPoint:
         spec = resident.spec
         self.name = resident.name
         self.spec: EntryPoint = spec
-        self.parameters = passed_parameters(spec)
-        self.passed = passed_leaves(spec)
+        self.parameters = manifest_labels.passed_parameters(spec)
+        self.passed = manifest_labels.passed_leaves(spec)
         is_all_passed = len(self.passed) == len(spec.inputs)
         masks: Mapping[int, Sequence[tuple[int, DeviceArray]]] = {}
         if not is_all_passed:
@@ -90,7 +84,7 @@ class LoadedEntryPoint:
         # How many arguments a call by position has whose leaves they are, in order; -1 if none is.
         count = len(self.parameters)
         is_plain = is_all_passed and all(isinstance(p.tree, Leaf) for p in self.parameters)
-        is_plain = is_plain and positional_count(self.parameters) == count
+        is_plain = is_plain and manifest_labels.positional_count(self.parameters) == count
         self._plain_count = count if is_plain else -1
         self._dtypes = [aval.dtype for aval in resident.profiles[0].inputs]
         self._only = self._dtypes[0] if self._plain_count == 1 else None
@@ -160,7 +154,7 @@ class LoadedEntryPoint:
         It makes three calls, or fewer if they take long, since they save later calls a fraction of
         a millisecond.
         """
-        positional, named = arguments_of(self.parameters, leaves)
+        positional, named = manifest_labels.arguments_of(self.parameters, leaves)
         end = perf_counter_ns() + WARMING_NANOSECONDS
         for _ in range(WARMING_CALLS):
             self(*positional, **named)
@@ -199,14 +193,9 @@ class LoadedEntryPoint:
         """Calls refused, by error code."""
         return self.metrics.refusals
 
-    @property
-    def compiles(self) -> dict[str, Any] | None:
-        """JSON: what was compiled for calls; None without a policy that compiles."""
-        return self._checked.compiles if self._checked is not None else None
-
     def report(self) -> dict[str, Any]:
         """JSON-able metrics, as docs/guides/serve.md describes them."""
-        return {**self.metrics.report(), "compiles": self.compiles}
+        return self.metrics.report()
 
     def _checked_calls(self) -> CheckedCalls:
         """Return the checks of single arguments, made on first use."""
@@ -245,7 +234,7 @@ class LoadedBundle:
     def __init__(
         self,
         resident: ResidentBundle,
-        fixtures: Mapping[ExecutableKey, Difference],
+        fixtures: Mapping[manifest_labels.ExecutableKey, Difference],
         compilations: int,
     ) -> None:
         self._resident: ResidentBundle | None = resident

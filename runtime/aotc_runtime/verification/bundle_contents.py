@@ -17,15 +17,7 @@ from aotc_runtime.base.canonical_json import decode_foreign, decoder
 from aotc_runtime.base.digest import begin_hashing, copy_of, cores, sha256, sha256_each
 from aotc_runtime.base.errors import Finding, finding, raise_if, refusal
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.oci_layout import (
-    AttestationManifest,
-    Descriptor,
-    Entries,
-    Entry,
-    ImageDescriptor,
-    ImageManifest,
-    RootIndex,
-)
+from aotc_runtime.formats.oci_layout import Descriptor, Entry, ImageManifest, RootIndex
 from aotc_runtime.schema.bundle_manifest import FORMAT_VERSION, BlobRef, BundleManifest
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.verification.manifest_consistency import check_consistency
@@ -65,13 +57,12 @@ def read_root(source: BlobSource) -> Root:
     E112 another layout version, E113 not exactly one root, or an entry of unknown kind.
     """
     where = f"{source.name} {oci_layout.LAYOUT_FILE}"
-    data, marks = _file(source, oci_layout.LAYOUT_FILE), limits.INDEX_MARKS_MAX
-    layout = decode_foreign(data, oci_layout.Layout, where=where, marks=marks)
+    layout = _file(source, oci_layout.LAYOUT_FILE, oci_layout.Layout)
     if layout.imageLayoutVersion != oci_layout.LAYOUT_VERSION:
         found = layout.imageLayoutVersion
         raise refusal("AOTC-E112", where, found, expected=f"version {oci_layout.LAYOUT_VERSION}")
     where = f"{source.name} {oci_layout.INDEX_FILE}"
-    index = decode_foreign(_file(source, oci_layout.INDEX_FILE), Entries, where=where, marks=marks)
+    index = _file(source, oci_layout.INDEX_FILE, oci_layout.Entries)
     # By media type alone: registries' tools drop an entry's other fields.
     roots = [entry for entry in index.manifests if entry.mediaType == oci_layout.INDEX_TYPE]
     attestations = [
@@ -90,15 +81,14 @@ def read_root(source: BlobSource) -> Root:
     return Root(roots[0], tuple(attestations))
 
 
-def _file(source: BlobSource, name: str) -> bytes:
-    data = source.file(name)
+def _file[T](source: BlobSource, name: str, type_: type[T]) -> T:
+    data, where = source.file(name), f"{source.name} {name}"
     if data is None:
-        raise refusal("AOTC-E110", f"{source.name} {name}", "")
+        raise refusal("AOTC-E110", where, "")
     if len(data) > limits.INDEX_BYTES_MAX:
         expected = f"at most {limits.INDEX_BYTES_MAX} bytes"
-        found = f"{len(data)} bytes"
-        raise refusal("AOTC-E111", f"{source.name} {name}", found, expected=expected)
-    return copy_of(data)
+        raise refusal("AOTC-E111", where, f"{len(data)} bytes", expected=expected)
+    return decode_foreign(copy_of(data), type_, where=where, marks=limits.INDEX_MARKS_MAX)
 
 
 def _stored(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) -> memoryview:
@@ -165,7 +155,7 @@ def read_envelopes(source: BlobSource, root: Root) -> Envelopes:
         where = f"{source.name} {what}"
         data = _document(source, reference, what, limits.ATTESTATION_BYTES_MAX)
         manifest = decode_foreign(
-            data, AttestationManifest, where=where, marks=limits.ATTESTATION_MARKS_MAX
+            data, oci_layout.AttestationManifest, where=where, marks=limits.ATTESTATION_MARKS_MAX
         )
         subject = manifest.subject.digest if manifest.subject else "nothing"
         if subject != root.entry.digest or len(manifest.layers) != 1:
@@ -267,7 +257,7 @@ def _check_root(index: RootIndex, where: str) -> None:
         raise refusal("AOTC-E113", f"{where} root index", found, expected=expected)
 
 
-def _target_name(reference: ImageDescriptor) -> str:
+def _target_name(reference: oci_layout.ImageDescriptor) -> str:
     """Return the target's name in the root index, for messages only."""
     name = reference.annotations.get(oci_layout.TARGET_ANNOTATION, "")
     return name if name.isprintable() and name else reference.digest

@@ -12,27 +12,9 @@ from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.verification.bundle_contents import (
-    ALL_READ,
-    Contents,
-    Envelopes,
-    Root,
-    begin_contents,
-    read_envelopes,
-    read_root,
-)
+from aotc_runtime.verification import bundle_contents, verify_bundle
+from aotc_runtime.verification.bundle_contents import Contents, Envelopes, Root
 from aotc_runtime.verification.host_compatibility import Choice
-from aotc_runtime.verification.verify_bundle import (
-    VerifiedBundle,
-    accept,
-    accept_bundle,
-    authenticate,
-    collect,
-    evaluate,
-    parse,
-    require_compatible,
-    unpack,
-)
 
 BUT_WEIGHTS = "digests but of weights"
 """In place of the gate `digests`, where weights were left elsewhere."""
@@ -40,13 +22,13 @@ BUT_WEIGHTS = "digests but of weights"
 
 def verify(
     source: BlobSource, policy: TrustPolicy, facts: HostFacts, now: float, target: str | None = None
-) -> VerifiedBundle:
+) -> verify_bundle.VerifiedBundle:
     """Run all stages of the verification without a pause between them.
 
     Raises what `accept_bundle`, `require_compatible` and `Compatible.finish` raise.
     """
-    with accept_bundle(source, policy, now) as accepted:
-        return require_compatible(accepted, facts, target).finish()
+    with verify_bundle.accept_bundle(source, policy, now) as accepted:
+        return verify_bundle.require_compatible(accepted, facts, target).finish()
 
 
 class Verdict(Struct, frozen=True):
@@ -78,7 +60,7 @@ def examine(
     facts: HostFacts,
     now: float,
     target: str | None = None,
-    unread: Mapping[str, int] = ALL_READ,
+    unread: Mapping[str, int] = bundle_contents.ALL_READ,
 ) -> Verdict:
     """Examine a bundle gate by gate, on the host with these facts.
 
@@ -90,21 +72,21 @@ def examine(
     root_digest = ""
     signers: tuple[str, ...] = ()
     try:
-        parsed = parse(source, policy, unread)
+        parsed = verify_bundle.parse(source, policy, unread)
         root_digest = parsed.root_digest
         gates.append("framing")
-        attested = collect(parsed)
+        attested = verify_bundle.collect(parsed)
         gates.append("attestations")
-        signed = authenticate(attested, now)
+        signed = verify_bundle.authenticate(attested, now)
         signers = signed.signers
         gates.append("signatures")
-        with unpack(signed) as unpacked:
+        with verify_bundle.unpack(signed) as unpacked:
             unpacked.finish()
             if unread:
                 gates.append(BUT_WEIGHTS)
             else:
                 gates.append("digests")
-            evaluated = evaluate(accept(unpacked), facts, target)
+            evaluated = verify_bundle.evaluate(verify_bundle.accept(unpacked), facts, target)
             gates.append("policy")
     except AotcError as error:
         return Verdict(root_digest, signers, None, None, tuple(gates), error.findings)
@@ -114,21 +96,8 @@ def examine(
     return Verdict(root_digest, signers, choice, evaluated.manifest, tuple(gates), choice.findings)
 
 
-def read_contents(
-    source: BlobSource, root: Root, attested: Collection[str], unread: Collection[str] = ALL_READ
-) -> Contents:
-    """Return everything below the root, with every blob verified by digest.
-
-    Weights are included, except those in `unread`. Raises what `begin_contents` raises, and
-    IntegrityError (AOTC-E201) for weights.
-    """
-    contents, weights = begin_contents(source, root, attested, unread)
-    weights.finish()
-    return contents
-
-
 def read_unverified(
-    source: BlobSource, unread: Collection[str] = ALL_READ
+    source: BlobSource, unread: Collection[str] = bundle_contents.ALL_READ
 ) -> tuple[Contents, Envelopes]:
     """Return a bundle's contents and envelopes; digests are checked, signatures are not.
 
@@ -139,12 +108,14 @@ def read_unverified(
 
 
 def read_whole(
-    source: BlobSource, unread: Collection[str] = ALL_READ
+    source: BlobSource, unread: Collection[str] = bundle_contents.ALL_READ
 ) -> tuple[Root, Envelopes, Contents]:
     """Return the root that index.json names, its envelopes and contents, from one reading.
 
-    An index that is written into may differ the next time.
+    An index that is written into may differ the next time. Weights in `unread` are not hashed.
     """
-    root = read_root(source)
-    envelopes = read_envelopes(source, root)
-    return root, envelopes, read_contents(source, root, envelopes.blobs, unread)
+    root = bundle_contents.read_root(source)
+    envelopes = bundle_contents.read_envelopes(source, root)
+    contents, weights = bundle_contents.begin_contents(source, root, envelopes.blobs, unread)
+    weights.finish()
+    return root, envelopes, contents

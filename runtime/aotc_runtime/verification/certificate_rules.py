@@ -16,13 +16,7 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError, Finding, finding, raise_if
 from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.certificate_predicate import PASSED, Certificate
-from aotc_runtime.formats.in_toto import (
-    CERTIFICATE_TYPE,
-    STATEMENT_TYPE,
-    SignedPayload,
-    Statement,
-    open_envelope,
-)
+from aotc_runtime.formats.in_toto import SignedPayload, Statement, open_envelope
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.certified_releases import Certified, MeasuredDifference, Release, Ruling
 from aotc_runtime.schema.manifest_labels import label
@@ -144,7 +138,8 @@ def _certificate(signed: SignedPayload, root_digest: str) -> Certificate | str:
         return f"a payload of type {signed.payload_type}"
     try:
         statement = decode_foreign(signed.payload, Statement, where=signed.where)
-        if (statement.type, statement.predicateType) != (STATEMENT_TYPE, CERTIFICATE_TYPE):
+        types = (statement.type, statement.predicateType)
+        if types != (in_toto.STATEMENT_TYPE, in_toto.CERTIFICATE_TYPE):
             return ""  # a key may have both roles, and its other statements are evaluated at step 4
         subjects = [subject.digest for subject in statement.subject]
         if subjects != [{"sha256": root_digest.removeprefix("sha256:")}]:

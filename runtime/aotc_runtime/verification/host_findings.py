@@ -12,8 +12,8 @@ from msgspec import UNSET
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.schema.bundle_manifest import BundleManifest, DeviceRequirements, Split
+from aotc_runtime.schema.fallback_policies import without_compiling
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts, version_numbers
-from aotc_runtime.schema.manifest_labels import without_compiling
 
 PLUGIN_MISSING = "AOTC-E405 engine-package-is-not-installed"
 FEW_STARTED = "AOTC-E503 xla-was-started-with-too-few-devices"

@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.schema import pytrees
 from aotc_runtime.schema.bundle_manifest import (
     XLA,
     Argument,
@@ -26,15 +27,6 @@ from aotc_runtime.schema.bundle_manifest import (
     TensorSpec,
     WeightArgument,
     engine_name,
-)
-from aotc_runtime.schema.pytrees import (
-    IntDictNode,
-    NamedTupleNode,
-    RecordNode,
-    Tree,
-    children,
-    is_deeper,
-    leaves,
 )
 
 
@@ -62,7 +54,9 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
     for name, entry_point in manifest.entry_points.items():
         place = f"{where} {name}"
         roots = [parameter.tree for parameter in entry_point.parameters]
-        if any(is_deeper(root, limits.TREE_DEPTH_MAX) for root in (*roots, entry_point.result)):
+        if any(
+            pytrees.is_deeper(root, limits.TREE_DEPTH_MAX) for root in (*roots, entry_point.result)
+        ):
             expected = f"trees of at most {limits.TREE_DEPTH_MAX} levels"
             yield _finding(place, expected, "a deeper tree")
             continue
@@ -126,8 +120,12 @@ def _check_device(manifest: BundleManifest, where: str) -> Iterator[Finding]:
 def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
     roots = [parameter.tree for parameter in entry_point.parameters]
     numbered = (
-        ("inputs", [index for root in roots for index in leaves(root)], len(entry_point.inputs)),
-        ("outputs", list(leaves(entry_point.result)), len(entry_point.outputs)),
+        (
+            "inputs",
+            [index for root in roots for index in pytrees.leaves(root)],
+            len(entry_point.inputs),
+        ),
+        ("outputs", list(pytrees.leaves(entry_point.result)), len(entry_point.outputs)),
     )
     for what, found, wanted in numbered:
         if found != list(range(wanted)):
@@ -137,10 +135,10 @@ def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
             yield from _rare().check_fields(root, where)
 
 
-def _has_names(tree: Tree) -> bool:
+def _has_names(tree: pytrees.Tree) -> bool:
     """Return whether a tree has nodes whose children have names or numbers of their own."""
-    named = isinstance(tree, NamedTupleNode | RecordNode | IntDictNode)
-    return named or any(map(_has_names, children(tree)))
+    named = isinstance(tree, pytrees.NamedTupleNode | pytrees.RecordNode | pytrees.IntDictNode)
+    return named or any(map(_has_names, pytrees.children(tree)))
 
 
 def _check_parameters(parameters: Sequence[Parameter], where: str) -> Iterator[Finding]:

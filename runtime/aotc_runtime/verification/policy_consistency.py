@@ -19,8 +19,8 @@ from aotc_runtime.schema.bundle_manifest import (
     Parameter,
     TensorSpec,
 )
+from aotc_runtime.schema.fallback_policies import masks_and_lengths, without_compiling
 from aotc_runtime.schema.fill_numbers import parse_fill
-from aotc_runtime.schema.manifest_labels import masks_and_lengths, without_compiling
 from aotc_runtime.schema.pytrees import Leaf, leaves
 from aotc_runtime.schema.size_expressions import Expression, parse_expression
 

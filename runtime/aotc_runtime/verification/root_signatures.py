@@ -8,14 +8,7 @@ from msgspec import Struct
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.errors import TrustError, refusal
 from aotc_runtime.formats import in_toto
-from aotc_runtime.formats.in_toto import (
-    PROVENANCE_TYPE,
-    SILENT_TYPES,
-    STATEMENT_TYPE,
-    SignedPayload,
-    Statement,
-    open_envelope,
-)
+from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, SignedPayload, Statement, open_envelope
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.policy_reader import policy_keys
 from aotc_runtime.verification.public_keys import PublicKey, SigningTime, Trials
@@ -173,8 +166,11 @@ def _statement(signed: SignedPayload, root_digest: str) -> Statement:
         found, expected = signed.payload_type, in_toto.PAYLOAD_TYPE
         raise refusal("AOTC-E305", signed.where, found, cause=unknown, expected=expected)
     statement = decode_foreign(signed.payload, Statement, where=signed.where)
-    known = statement.predicateType == PROVENANCE_TYPE or statement.predicateType in SILENT_TYPES
-    if statement.type != STATEMENT_TYPE or not known:
+    known = (
+        statement.predicateType == PROVENANCE_TYPE
+        or statement.predicateType in in_toto.SILENT_TYPES
+    )
+    if statement.type != in_toto.STATEMENT_TYPE or not known:
         found = f"{statement.type} with {statement.predicateType}"
         raise refusal("AOTC-E305", signed.where, found, cause=unknown, expected=PROVENANCE_TYPE)
     subjects = [subject.digest for subject in statement.subject]

@@ -25,18 +25,8 @@ from aotc_runtime.base.errors import AotcError, Finding, raise_if
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
 from aotc_runtime.schema.host_facts import HostFacts, Wanted
 from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
-from aotc_runtime.verification import root_signatures
-from aotc_runtime.verification.bundle_contents import (
-    ALL_READ,
-    Contents,
-    Envelopes,
-    Root,
-    WeightsHashing,
-    begin_contents,
-    read_envelopes,
-    read_root,
-    references,
-)
+from aotc_runtime.verification import bundle_contents, root_signatures
+from aotc_runtime.verification.bundle_contents import ALL_READ
 from aotc_runtime.verification.host_compatibility import Choice, choose_target, wanted_of
 
 if TYPE_CHECKING:
@@ -53,7 +43,7 @@ class Parsed(Struct, frozen=True):
 
     source: BlobSource
     policy: TrustPolicy
-    root: Root
+    root: bundle_contents.Root
     unread: Mapping[str, int]
 
     @property
@@ -64,7 +54,7 @@ class Parsed(Struct, frozen=True):
 
 def parse(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = ALL_READ) -> Parsed:
     """Verification step 1."""
-    root = read_root(source)
+    root = bundle_contents.read_root(source)
     if policy.limits != SizeLimits():
         raise_if(_rules().check_limits(source, policy.limits, unread))
     return Parsed(source, policy, root, unread)
@@ -81,7 +71,7 @@ class Attested(Struct, frozen=True):
     """A bundle whose root is not revoked, with its attestations, which nobody has believed yet."""
 
     parsed: Parsed
-    envelopes: Envelopes
+    envelopes: bundle_contents.Envelopes
 
 
 def collect(parsed: Parsed) -> Attested:
@@ -89,7 +79,7 @@ def collect(parsed: Parsed) -> Attested:
     source, policy = parsed.source, parsed.policy
     if policy.revoked.roots:
         raise_if(_rules().check_revoked_root(parsed.root_digest, policy, source.name))
-    return Attested(parsed, read_envelopes(source, parsed.root))
+    return Attested(parsed, bundle_contents.read_envelopes(source, parsed.root))
 
 
 class Signed(Struct, frozen=True):
@@ -99,7 +89,7 @@ class Signed(Struct, frozen=True):
     """
 
     parsed: Parsed
-    envelopes: Envelopes
+    envelopes: bundle_contents.Envelopes
     provenance: tuple[root_signatures.AcceptedProvenance, ...]
     now: float
 
@@ -135,8 +125,8 @@ class Unpacked(Struct, frozen=True):
     """
 
     signed: Signed
-    _contents: Contents
-    _weights: WeightsHashing
+    _contents: bundle_contents.Contents
+    _weights: bundle_contents.WeightsHashing
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +134,7 @@ class Unpacked(Struct, frozen=True):
     def __exit__(self, *_: object) -> None:
         self._weights.stop()
 
-    def finish(self) -> Contents:
+    def finish(self) -> bundle_contents.Contents:
         """Finish verification step 6: return all contents once every blob is hashed.
 
         Raises IntegrityError (AOTC-E201).
@@ -157,7 +147,7 @@ def unpack(signed: Signed) -> Unpacked:
     """Verification step 5, and the beginning of 6."""
     parsed = signed.parsed
     attested, unread = signed.envelopes.blobs, parsed.unread
-    contents, weights = begin_contents(parsed.source, parsed.root, attested, unread)
+    contents, weights = bundle_contents.begin_contents(parsed.source, parsed.root, attested, unread)
     return Unpacked(signed, contents, weights)
 
 
@@ -265,7 +255,7 @@ class Compatible(Struct, frozen=True):
         Raises IntegrityError (AOTC-E201).
         """
         evaluated, signed = self._evaluated, self._evaluated.accepted.signed
-        blobs = _proofs(evaluated.accepted.finish(), references(self.manifest))
+        blobs = _proofs(evaluated.accepted.finish(), bundle_contents.references(self.manifest))
         return VerifiedBundle(
             signed.parsed.root_digest, signed.signers, self.manifest, blobs, evaluated.choice
         )
@@ -299,7 +289,7 @@ def require_compatible(
     return require(evaluate(accepted, facts, target))
 
 
-def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:
+def _proofs(contents: bundle_contents.Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:
     """Return blobs that were hashed, by digest."""
     return {digest: VerifiedBlob(digest, contents.blobs[digest]) for digest in digests}
 
@@ -321,21 +311,17 @@ def certificates_of(signed: Signed) -> AskCertificates | None:
 
     None if the policy names no certifiers. Nothing is read or imported before it is called.
     """
-    policy, root, where = signed.parsed.policy, signed.parsed.root_digest, signed.parsed.source.name
-    if not policy.certifiers:
-        return None
+    root, policy, where = signed.parsed.root_digest, signed.parsed.policy, signed.parsed.source.name
 
     def ask(manifest: BundleManifest, release: Release) -> Ruling:
-        from aotc_runtime.verification import certificate_rules as certificates
+        from aotc_runtime.verification.certificate_rules import ruling
 
-        return certificates.ruling(
-            manifest, release, signed.envelopes, root, policy, where, signed.now
-        )
+        return ruling(manifest, release, signed.envelopes, root, policy, where, signed.now)
 
-    return ask
+    return ask if policy.certifiers else None
 
 
-def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
+def check_policy(signed: Signed, contents: bundle_contents.Contents) -> Iterator[Finding]:
     """Verification step 7: everything that the policy refuses in the signed content."""
     policy, where = signed.parsed.policy, signed.parsed.source.name
     manifests = contents.manifests.values()

@@ -9,18 +9,8 @@ import numpy as np
 import pytest
 
 from aotc.bundle.write.safetensors_writer import write_tensors
-from aotc.check import parity_trials
+from aotc.check import parity_trials, trial_records
 from aotc.check.parity_process import Answer
-from aotc.check.trial_records import (
-    Call,
-    EntryTrials,
-    PlainOutcome,
-    Trial,
-    TriedEntry,
-    call_file,
-    found_file,
-    tried_file,
-)
 from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -49,10 +39,12 @@ def folder(resident: ResidentBundle, tmp_path: Path) -> Path:
     for profile in resident.entry_points["predict"].profiles:
         views = tensor_views(resident.verified.blob(profile.record.fixture).data, "fixture")
         data = write_tensors({name: view for name, (view, _) in views.items()}, where="")
-        trials.append(Trial(Call(profile.key, "other")))
-        call_file(tmp_path, trials[-1].call).write_bytes(data)
-    entry = EntryTrials("predict", 0.0, 0.0, trials=tuple(trials))
-    tried_file(tmp_path).write({TARGET: [TriedEntry(entry, (PlainOutcome(),) * len(trials))]})
+        trials.append(trial_records.Trial(trial_records.Call(profile.key, "other")))
+        trial_records.call_file(tmp_path, trials[-1].call).write_bytes(data)
+    entry = trial_records.EntryTrials("predict", 0.0, 0.0, trials=tuple(trials))
+    trial_records.tried_file(tmp_path).write(
+        {TARGET: [trial_records.TriedEntry(entry, (trial_records.PlainOutcome(),) * len(trials))]}
+    )
     return tmp_path
 
 
@@ -98,7 +90,7 @@ def test_results_that_differ_are_left_for_the_judge(
     assert not answer.differing
     assert not any(each.difference.within for each in answer.outcomes)
     for each in answer.outcomes:
-        assert len(found_file(folder, TARGET, each.trial.call).read()) == 2
+        assert len(trial_records.found_file(folder, TARGET, each.trial.call).read()) == 2
 
 
 def test_a_result_that_changes_when_the_fixture_is_repeated_is_told(

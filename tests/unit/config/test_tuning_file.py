@@ -10,26 +10,21 @@ from aotc.base.errors import UsageError
 from aotc.base.stages import ByTarget, CompileJob, Module
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Recorded, TunedTarget
-from aotc_runtime.schema.bundle_manifest import (
-    LeftOutCandidate,
-    MeasuredCandidate,
-    Tuned,
-    WeightArgument,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from tests.refusals import error_of
 from tests.unit.commands.tune.test_tuning_variants import HOST
 
 KEY = ExecutableKey("f", (("batch", 8),))
 POSITIONS = {KEY: 0}
-TUNED = Tuned(
+TUNED = bundle_manifest.Tuned(
     choice="eigen",
     options={"xla_cpu_experimental_ynn_fusion_type": ""},
     captured=(),
     candidates=(
-        MeasuredCandidate(name="default", p50_us="12.5", relative="1.000", wins=0),
-        MeasuredCandidate(name="eigen", p50_us="11.5", relative="0.920", wins=9),
-        LeftOutCandidate(name="wide", reason="killed by SIGABRT"),
+        bundle_manifest.MeasuredCandidate(name="default", p50_us="12.5", relative="1.000", wins=0),
+        bundle_manifest.MeasuredCandidate(name="eigen", p50_us="11.5", relative="0.920", wins=9),
+        bundle_manifest.LeftOutCandidate(name="wide", reason="killed by SIGABRT"),
     ),
     rounds=9,
     margin="0.03",
@@ -97,7 +92,7 @@ def test_a_choice_that_was_not_measured_is_refused(written: Path, choice: str) -
 def test_the_default_needs_no_measurement(written: Path) -> None:
     recorded = tuning_file.read(written)
     (executable,) = recorded.file.executables
-    unmeasured = (LeftOutCandidate(name="default", reason="AOTC-E560: no room"),)
+    unmeasured = (bundle_manifest.LeftOutCandidate(name="default", reason="AOTC-E560: no room"),)
     tuned = msgspec.structs.replace(TUNED, choice="default", candidates=unmeasured)
     executable = msgspec.structs.replace(executable, tuned=tuned)
     recorded = replace(
@@ -115,7 +110,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_weights_are_captured_by_choices_of_that_name_alone(tmp_path: Path) -> None:
-    captured = (WeightArgument(set="params", tensor="w"),)
+    captured = (bundle_manifest.WeightArgument(set="params", tensor="w"),)
     tuned = msgspec.structs.replace(TUNED, captured=captured)
     path = tmp_path / "tuning.json"
     jobs = {"native": {KEY: job()}}
@@ -144,7 +139,9 @@ TOOLS = {"iree-base-compiler": "3.13.0"}
 @pytest.fixture
 def of_iree(tmp_path: Path) -> Recorded:
     """A file whose choice is IREE's, among several engines."""
-    measured = MeasuredCandidate(name="iree-captured", p50_us="9.5", relative="0.920", wins=9)
+    measured = bundle_manifest.MeasuredCandidate(
+        name="iree-captured", p50_us="9.5", relative="0.920", wins=9
+    )
     tuned = msgspec.structs.replace(TUNED, choice="iree-captured", candidates=(measured,))
     jobs = {"native": {KEY: replace(job(), target=IREE)}}
     targets = {"native": TunedTarget("iree", TOOLS)}
@@ -198,7 +195,7 @@ def test_engines_of_single_executables_have_to_be_listed(of_iree: Recorded) -> N
 
 def test_a_choice_of_another_release_of_the_engine_is_refused(of_iree: Recorded) -> None:
     jobs = {"native": {KEY: replace(job(), target=IREE)}}
-    captured = (WeightArgument(set="params", tensor="w"),)
+    captured = (bundle_manifest.WeightArgument(set="params", tensor="w"),)
     executables = tuple(
         msgspec.structs.replace(each, tuned=msgspec.structs.replace(each.tuned, captured=captured))
         for each in of_iree.file.executables

@@ -11,15 +11,7 @@ import pytest
 from aotc_runtime.base import limits
 from aotc_runtime.formats import oci_layout, safetensors_reader, tar_archive
 from aotc_runtime.schema import bundle_manifest as schema
-from aotc_runtime.schema import pytrees
-from aotc_runtime.schema.trust_policy import (
-    Accepts,
-    Revoked,
-    SizeLimits,
-    TimestampAuthority,
-    TrustedKey,
-    TrustPolicy,
-)
+from aotc_runtime.schema import pytrees, trust_policy
 from aotc_runtime.verification import policy_reader
 from tests.documented import blocks_of
 
@@ -105,14 +97,14 @@ def test_names_and_versions_are_those_of_the_code() -> None:
 
 def test_every_key_of_the_policy_is_described() -> None:
     section = TRUST[TRUST.index("## The policy file") :]
-    for name in TrustPolicy.__struct_fields__:
+    for name in trust_policy.TrustPolicy.__struct_fields__:
         assert f"| `{name}` |" in section, name
     tables = {
-        "keys": TrustedKey,
-        "timestamp_authorities": TimestampAuthority,
-        "revoked": Revoked,
-        "accepts": Accepts,
-        "limits": SizeLimits,
+        "keys": trust_policy.TrustedKey,
+        "timestamp_authorities": trust_policy.TimestampAuthority,
+        "revoked": trust_policy.Revoked,
+        "accepts": trust_policy.Accepts,
+        "limits": trust_policy.SizeLimits,
     }
     for table, struct in tables.items():
         for name in struct.__struct_fields__:

@@ -7,7 +7,7 @@ from aotc.compile.mlir.jax_functions import put
 
 SCALAR_BODIES = frozenset(
     f"stablehlo.{name}"
-    for name in ("map", "reduce", "reduce_window", "scatter", "select_and_scatter", "sort")
+    for name in ("map", "reduce", "reduce_window", "scatter", "select_and_scatter")
 )
 """Operations whose regions work on single numbers."""
 

@@ -14,16 +14,8 @@ import numpy as np
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Stored
+from aotc_runtime.engines.iree import iree_names
 from aotc_runtime.engines.iree.iree_archive import require_module
-from aotc_runtime.engines.iree.iree_names import (
-    DRIVER,
-    DRIVERS,
-    FUNCTION,
-    IREE,
-    LOCAL_SYNC,
-    LOCAL_TASK,
-    SCOPE,
-)
 from aotc_runtime.engines.processor_engine import ProcessorDevice, Weight, is_small
 
 
@@ -141,7 +133,7 @@ class IreeDevice(ProcessorDevice):
     to.
     """
 
-    platform, engine = IREE, "IREE"
+    platform, engine = iree_names.IREE, "IREE"
     error = IreeError
 
     def __init__(self, runtime: Any, threads: int) -> None:
@@ -151,14 +143,14 @@ class IreeDevice(ProcessorDevice):
         memory, usage = runtime.MemoryType, runtime.BufferUsage
         self._memory = int(memory.DEVICE_LOCAL | memory.HOST_VISIBLE)
         self._usage = int(usage.DEFAULT | usage.MAPPING)
-        self._buffers = self._hal(LOCAL_SYNC).device
+        self._buffers = self._hal(iree_names.LOCAL_SYNC).device
         self.watch_forks()
 
     def _hal(self, driver: str) -> Hal:
         """Return the device of a driver, started when it is first asked for."""
         with self._lock:
             if driver not in self._hals:
-                if driver == LOCAL_TASK:
+                if driver == iree_names.LOCAL_TASK:
                     self._runtime.parse_flags(f"--task_topology_group_count={self.threads}")
                 device = self._runtime.create_hal_driver(driver).create_default_device()
                 module = self._runtime.create_hal_module(self._instance, device)
@@ -171,14 +163,14 @@ class IreeDevice(ProcessorDevice):
         try:
             require_module(data, os.uname().machine)
             module = runtime.VmModule.copy_buffer(self._instance, bytes(data))
-            function = module.lookup_function(FUNCTION)
+            function = module.lookup_function(iree_names.FUNCTION)
             told = {} if function is None else function.reflection
         except Exception as error:
             raise _not_loaded(stored.where, first_line(error)) from error
         if function is None:
-            raise _not_loaded(stored.where, f"a module without the function {FUNCTION}")
-        driver = told.get(DRIVER)
-        if driver not in DRIVERS:
+            raise _not_loaded(stored.where, f"a module without the function {iree_names.FUNCTION}")
+        driver = told.get(iree_names.DRIVER)
+        if driver not in iree_names.DRIVERS:
             raise _not_loaded(stored.where, f"code for the driver {str(driver)[:40]!r}")
         _, _, results = told.get(_DECLARATION, "").partition(" -> ")
         found = _TENSOR.findall(results)
@@ -186,7 +178,7 @@ class IreeDevice(ProcessorDevice):
         if found != expected:
             # Results are read by the shapes of the manifest.
             raise _not_loaded(stored.where, f"a function that gives {', '.join(found)}"[:200])
-        suits = LOCAL_SYNC if self.threads == 1 else driver
+        suits = iree_names.LOCAL_SYNC if self.threads == 1 else driver
         return IreeExecutable(stored.where, module, function, suits, len(expected))
 
     def share(self, array: Array, aval: Aval) -> Weight:
@@ -327,7 +319,7 @@ class IreeDevice(ProcessorDevice):
         index, kept = runtime.ParameterIndex(), tuple(weight.array for weight in weights.values())
         for place, weight in weights.items():
             index.add_buffer(str(place), weight.array.reshape(-1).view(np.uint8))
-        provider = index.create_provider(scope=SCOPE)
+        provider = index.create_provider(scope=iree_names.SCOPE)
 
         def context() -> Any:
             parameters = runtime.create_io_parameters_module(instance, provider)

@@ -189,9 +189,10 @@ class XlaDevice(Device):
         place: Any = aval.placement
         if place is not None:
             return place.put(array, aval, self._copy)
-        return self._put(
-            aval, self._sharding, [array], self._devices, True, False, self._copy, True
-        )
+        return self._put_whole(array, aval, self._copy)
+
+    def _put_whole(self, array: Array, aval: Aval, semantics: Any) -> Buffer:
+        return self._put(aval, self._sharding, [array], self._devices, True, False, semantics, True)
 
     def execute(self, executable: LoadedExecutable, arguments: list[Buffer]) -> list[Buffer]:
         """Run on the calling thread until the results are complete.

@@ -167,9 +167,7 @@ class Processor(XlaDevice):
         place: Any = aval.placement
         if place is not None:
             return place.share(array, aval, self._share)
-        return self._put(
-            aval, self._sharding, [array], self._devices, True, False, self._share, True
-        )
+        return self._put_whole(array, aval, self._share)
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
         """Return a result as a read-only numpy array without a copy.

@@ -2,30 +2,20 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import UNSET
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.schema.bundle_manifest import CompileHere, OutOfProfilePolicy, Pad, TensorSpec
-from aotc_runtime.schema.fallback_policies import policies_of
-from aotc_runtime.schema.manifest_labels import label, passed_leaves, without_compiling
+from aotc_runtime.schema.fallback_policies import policies_of, without_compiling
+from aotc_runtime.schema.manifest_labels import label, passed_leaves
+from aotc_runtime.serving import resident_bundle
 from aotc_runtime.serving.call_metrics import CallMetrics, Path, SizesKey
 from aotc_runtime.serving.executable_calls import ExactCall, Execution
-from aotc_runtime.serving.resident_bundle import (
-    ResidentEntryPoint,
-    ResidentExecutable,
-    direct_call,
-)
+from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
+from aotc_runtime.serving.routing import call_sizes
 from aotc_runtime.serving.routing.background_compiler import BackgroundCompiler
-from aotc_runtime.serving.routing.call_sizes import (
-    Shapes,
-    Sizes,
-    avals_at,
-    check_accepted,
-    no_profile,
-    solve,
-)
+from aotc_runtime.serving.routing.call_sizes import Shapes, Sizes
 from aotc_runtime.serving.routing.padded_arrays import declared_fills
 from aotc_runtime.serving.routing.padding_masks import masks_of
 from aotc_runtime.serving.routing.routed_calls import PaddedCall, RoutedCall, SplitCall
@@ -73,16 +63,14 @@ class FallbackCalls:
         self._lock = threading.Lock()
         self._calls: dict[Shapes, tuple[SizesKey, RoutedCall]] = {}
         self.compiler = _compiler(resident) if compiling else None
-
-    @property
-    def compiles(self) -> dict[str, Any] | None:
-        """JSON: what was compiled for calls, if the entry point has a policy that compiles."""
-        return self.compiler.report() if self.compiler is not None else None
+        if self.compiler is not None:
+            metrics.compiles = self.compiler.report
 
     def close(self) -> None:
         """Start no more compilations; calls that are on their way end as they would."""
         if self.compiler is not None:
             self.compiler.close()
+            del self._metrics.compiles
 
     def find(self, shapes: Shapes) -> RoutedCall:
         """Return the routed call for inputs of these shapes, and count their sizes.
@@ -93,12 +81,12 @@ class FallbackCalls:
         if known is not None:
             self._metrics.seen(known[0])
             return known[1]
-        sizes = solve(self._name, self._tensors, shapes, self._known)
+        sizes = call_sizes.solve(self._name, self._tensors, shapes, self._known)
         key: SizesKey = tuple(sizes.items())
         self._metrics.seen(key)
-        check_accepted(self._name, self._spec, self._dimensions, sizes)
+        call_sizes.check_accepted(self._name, self._spec, self._dimensions, sizes)
         if sizes.keys() != set(self._spec.dimensions):
-            raise no_profile(self._name, self._spec, self._tensors, shapes, sizes)
+            raise call_sizes.no_profile(self._name, self._spec, self._tensors, shapes, sizes)
         route = self._first.choose(sizes)
         if route is None and self.compiler is not None:
             return self._compiled(self.compiler, sizes, key)
@@ -125,7 +113,7 @@ class FallbackCalls:
     def _routed(self, route: Route, sizes: Sizes) -> RoutedCall:
         if isinstance(route, Parts):
             parts = [(call.sizes[route.dimension], self._direct(call)) for call in route.calls]
-            _, outputs = avals_at(self._spec, sizes)
+            _, outputs = call_sizes.avals_at(self._spec, sizes)
             return SplitCall(self._execution, self._spec, route.dimension, parts, outputs)
         return self._direct(route)
 
@@ -139,17 +127,19 @@ class FallbackCalls:
             self._execution, served, self._spec, record, call.sizes, self._fills, self._masks
         )
 
-    def _in_range(self, profile: ResidentExecutable, sizes: Sizes) -> ExactCall:
+    def _in_range(self, profile: resident_bundle.ResidentExecutable, sizes: Sizes) -> ExactCall:
         """Return the call of an executable for every size of a dimension."""
         device, executable, arguments = profile.device, profile.executable, profile.arguments
-        inputs, outputs = avals_at(self._spec, sizes)
-        direct = direct_call(device, executable, self._spec, arguments, inputs, outputs)
+        avals = call_sizes.avals_at(self._spec, sizes)
+        direct = resident_bundle.direct_call(device, executable, self._spec, arguments, *avals)
         where = label(self._name, {n: size for n, size in sizes.items() if n not in self._ranged})
-        own = ResidentExecutable(device, where, executable, arguments, inputs, outputs, direct)
+        own = resident_bundle.ResidentExecutable(
+            device, where, executable, arguments, *avals, direct
+        )
         return ExactCall(self._execution, Served(own, self._spec.result), Path.RANGE, where)
 
     def _refusal(self, shapes: Shapes, sizes: Sizes) -> AotcError:
-        refused = no_profile(self._name, self._spec, self._tensors, shapes, sizes)
+        refused = call_sizes.no_profile(self._name, self._spec, self._tensors, shapes, sizes)
         works = [
             f"{dimension} in calls of {' and '.join(map(str, sorted(pieces)))}"
             for dimension in self._now.split

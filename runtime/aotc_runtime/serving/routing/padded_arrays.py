@@ -10,8 +10,8 @@ import numpy as np
 
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType, EntryPoint, Pad
+from aotc_runtime.schema.fallback_policies import without_compiling
 from aotc_runtime.schema.fill_numbers import parse_fill
-from aotc_runtime.schema.manifest_labels import without_compiling
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

@@ -10,7 +10,7 @@ from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import EntryPoint, Pad
-from aotc_runtime.schema.manifest_labels import masks_and_lengths, without_compiling
+from aotc_runtime.schema.fallback_policies import masks_and_lengths, without_compiling
 from aotc_runtime.schema.pytrees import leaves as leaf_indices
 from aotc_runtime.serving.device_arrays import DeviceArray
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint

@@ -23,8 +23,7 @@ from aotc_runtime.schema.bundle_manifest import (
     ProfileRecord,
     Split,
 )
-from aotc_runtime.schema.fallback_policies import policies_of
-from aotc_runtime.schema.manifest_labels import without_compiling
+from aotc_runtime.schema.fallback_policies import policies_of, without_compiling
 from aotc_runtime.schema.size_expressions import parse_relation
 from aotc_runtime.serving.routing.call_sizes import Shapes, shapes_at, solve
 from aotc_runtime.serving.routing.joined_rows import (

@@ -8,13 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa, x
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from aotc.base.errors import UsageError
-from aotc.bundle.sign.signer import (
-    KEY_BYTES_MAX,
-    LocalSigner,
-    generate_key_pair,
-    load_signer,
-    read_key_file,
-)
+from aotc.bundle.sign import signer
 from tests.refusals import error_of
 
 PKCS8 = serialization.PrivateFormat.PKCS8
@@ -51,7 +45,7 @@ def test_other_kinds_of_keys_are_refused_by_name(
     (tmp_path / "k.key").write_bytes(
         key.private_bytes(serialization.Encoding.PEM, PKCS8, encryption)
     )
-    (finding,) = error_of(UsageError, load_signer, tmp_path / "k.key", passphrase).findings
+    (finding,) = error_of(UsageError, signer.load_signer, tmp_path / "k.key", passphrase).findings
     assert (finding.code, finding.found) == ("AOTC-E006", kind)
     assert finding.title == "unsupported key type"
 
@@ -67,7 +61,7 @@ def test_other_kinds_of_keys_are_refused_by_name(
         (ENCRYPTED[:200], "a truncated key"),
         (ENCRYPTED[:200] + ENCRYPTED[203:], "a damaged key"),
         (OPENSSH, "an OpenSSH key"),
-        (LocalSigner.ephemeral().public_pem().encode(), "a public key"),
+        (signer.LocalSigner.ephemeral().public_pem().encode(), "a public key"),
         (b"-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n", "a certificate"),
         (DER, "something else"),
     ],
@@ -79,18 +73,18 @@ def test_other_kinds_of_keys_are_refused_by_name(
 @pytest.mark.parametrize("passphrase", [None, b"secret"])
 def test_no_private_key(tmp_path: Path, data: bytes, found: str, passphrase: bytes | None) -> None:
     (tmp_path / "k.key").write_bytes(data)
-    caught = error_of(UsageError, load_signer, tmp_path / "k.key", passphrase)
+    caught = error_of(UsageError, signer.load_signer, tmp_path / "k.key", passphrase)
     assert caught.code == "AOTC-E006"
     assert caught.findings[0].found == found
 
 
 def test_a_needless_passphrase_does_no_harm(tmp_path: Path) -> None:
-    pair = generate_key_pair(tmp_path / "k", None)
-    assert load_signer(pair.private, b"needless").key_id == pair.id
+    pair = signer.generate_key_pair(tmp_path / "k", None)
+    assert signer.load_signer(pair.private, b"needless").key_id == pair.id
 
 
 def test_an_empty_passphrase_never_means_no_encryption(tmp_path: Path) -> None:
-    assert error_of(UsageError, generate_key_pair, tmp_path / "k", b"").code == "AOTC-E009"
+    assert error_of(UsageError, signer.generate_key_pair, tmp_path / "k", b"").code == "AOTC-E009"
     assert not list(tmp_path.iterdir())
 
 
@@ -102,15 +96,17 @@ def test_encrypted_key_needs_its_passphrase(tmp_path: Path, form: str) -> None:
         key.private_bytes(serialization.Encoding.PEM, kind, ENCRYPTION)
     )
     for passphrase, title in ((None, "missing"), (b"", "missing"), (b"wrong", "wrong")):
-        (finding,) = error_of(UsageError, load_signer, tmp_path / "k.key", passphrase).findings
+        (finding,) = error_of(
+            UsageError, signer.load_signer, tmp_path / "k.key", passphrase
+        ).findings
         assert (finding.code, finding.title) == ("AOTC-E007", f"passphrase is {title}")
-    assert load_signer(tmp_path / "k.key", b"secret").key.public_key() == key.public_key()
+    assert signer.load_signer(tmp_path / "k.key", b"secret").key.public_key() == key.public_key()
 
 
 def test_a_key_file_has_a_size_that_keys_have(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    path.write_bytes(b"x" * KEY_BYTES_MAX)
-    assert len(read_key_file(path)) == KEY_BYTES_MAX
-    path.write_bytes(b"x" * (KEY_BYTES_MAX + 1))
+    path.write_bytes(b"x" * signer.KEY_BYTES_MAX)
+    assert len(signer.read_key_file(path)) == signer.KEY_BYTES_MAX
+    path.write_bytes(b"x" * (signer.KEY_BYTES_MAX + 1))
     with pytest.raises(OSError, match="more than"):
-        read_key_file(path)
+        signer.read_key_file(path)

@@ -20,16 +20,7 @@ from aotc.commands.diff.diff_rules import parse_rules, violations
 from aotc.commands.diff.diff_text import diff_document, diff_lines
 from aotc.pipeline.build import build
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.schema.bundle_manifest import (
-    Asset,
-    BundleManifest,
-    Compilation,
-    Pad,
-    ParityNotRun,
-    ParityRan,
-    ProfileRecord,
-    Trial,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.shard_layout import mesh_of
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import Root
@@ -117,7 +108,7 @@ def broken(found: Diff, *rules: str) -> list[str]:
 def changed_records(old: Review, **what: Any) -> Review:
     """The same bundle, as if every executable had come to something else."""
 
-    def record(profile: ProfileRecord) -> ProfileRecord:
+    def record(profile: bundle_manifest.ProfileRecord) -> bundle_manifest.ProfileRecord:
         return msgspec.structs.replace(profile, **{k: v(profile) for k, v in what.items()})
 
     target = old.targets[V3]
@@ -211,7 +202,9 @@ def test_other_proofs_of_a_policy_are_another_parity_and_no_other_interface(base
 
 
 def test_errors_within_the_tolerance_are_one_line_of_text(base: Review) -> None:
-    worse = ParityRan(max_abs="0.25", max_rel="0.5", ulp_max=7, elements=1, worst="")
+    worse = bundle_manifest.ParityRan(
+        max_abs="0.25", max_rel="0.5", ulp_max=7, elements=1, worst=""
+    )
     found = diff(base, changed_records(base, parity=lambda _: worse), lines_max=9)
     number = len(found.changes)
     assert number > 3 and set(kinds(found)) == {"parity", "ulp"}
@@ -235,10 +228,13 @@ CHANGED: dict[str, tuple[str, Any]] = {
     "dimensions": ("interface", {"n": {"minimum": 1, "maximum": 65, "multiple_of": 1}}),
     "weights": ("weights", {}),
     "entry_points": ("interface", {}),
-    "compilation": ("compilation", Compilation(without_device=True, left_out=(), claims={})),
+    "compilation": (
+        "compilation",
+        bundle_manifest.Compilation(without_device=True, left_out=(), claims={}),
+    ),
     "evidence": ("evidence", msgspec.UNSET),
     "mesh": ("targets", mesh_of({"data": 2})),
-    "assets": ("assets", {"a": Asset(kind="file", files={})}),
+    "assets": ("assets", {"a": bundle_manifest.Asset(kind="file", files={})}),
 }
 """By field of a manifest: the kind of its changes, and another value, or fields of one."""
 
@@ -258,7 +254,7 @@ def with_manifest(old: Review, **change: Any) -> Review:
     return replace(old, root=named(repr(change)), contents=contents, targets=targets)
 
 
-@pytest.mark.parametrize("field", BundleManifest.__struct_fields__)
+@pytest.mark.parametrize("field", bundle_manifest.BundleManifest.__struct_fields__)
 def test_every_field_of_a_manifest_is_compared(base: Review, field: str) -> None:
     kind, value = CHANGED[field]
     other = with_manifest(base, **{field: value})
@@ -314,8 +310,8 @@ def test_what_one_of_them_lacks_is_named(base: Review, field: str, kind: str, pl
 
 
 def test_numbers_that_one_of_them_does_not_tell_are_beyond_any_limit(base: Review) -> None:
-    def not_run(_: ProfileRecord) -> Any:
-        return ParityNotRun(reason="another processor")
+    def not_run(_: bundle_manifest.ProfileRecord) -> Any:
+        return bundle_manifest.ParityNotRun(reason="another processor")
 
     after = replace(changed_records(base, parity=not_run), root=named("after"))
     found = diff(base, after, lines_max=9)
@@ -381,10 +377,10 @@ def test_the_size_of_all_blobs_is_a_number(base: Review) -> None:
 
 def proven(old: Review, max_abs: str, fill: str = "nan") -> Review:
     """The same bundle, as if its dimension were padded, with this error."""
-    trial = Trial(
+    trial = bundle_manifest.Trial(
         sizes={"n": 3}, profile={"n": 4}, fill=fill, max_abs=max_abs, max_rel="0.0", ulp_max=0
     )
-    policy = Pad(fill={}, mask="", length="", proof=(trial,))
+    policy = bundle_manifest.Pad(fill={}, mask="", length="", proof=(trial,))
     target = old.targets[V3]
     entry = msgspec.structs.replace(target.manifest.entry_points["f"], out_of_profile={"n": policy})
     manifest = msgspec.structs.replace(target.manifest, entry_points={"f": entry})
@@ -423,7 +419,7 @@ def test_a_number_may_change_as_much_as_its_rule_says(
     base: Review, part: str, field: str, old: int, new: int, rule: str, is_met: bool
 ) -> None:
     def having(number: int) -> Review:
-        def change(profile: ProfileRecord) -> Any:
+        def change(profile: bundle_manifest.ProfileRecord) -> Any:
             return msgspec.structs.replace(getattr(profile, part), **{field: number})
 
         return replace(changed_records(base, **{part: change}), root=named(str(number)))

@@ -8,13 +8,7 @@ import pytest
 
 from aotc.base.errors import UsageError
 from aotc.bundle.read.bundle_review import Review, review
-from aotc.commands.explain.representations import (
-    NO_HLO,
-    Representation,
-    explain,
-    explain_lines,
-    explain_report,
-)
+from aotc.commands.explain import representations
 from aotc.compile.mlir.module_texts import Form
 from aotc.pipeline.build import build
 from aotc_runtime.system.bundle_files import open_bundle
@@ -49,8 +43,8 @@ def shown(once: Once) -> Review:
 
 def explained(
     shown: Review, stage: Form, target: str | None = None, **sizes: int
-) -> tuple[Representation, ...]:
-    return explain(shown, "f", stage, sizes, target)
+) -> tuple[representations.Representation, ...]:
+    return representations.explain(shown, "f", stage, sizes, target)
 
 
 def test_a_module_is_shown_once_for_the_targets_that_share_it(shown: Review) -> None:
@@ -82,7 +76,7 @@ def test_what_is_not_there_is_refused(
     shown: Review, entry: str, sizes: dict[str, int], target: str | None, where: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        explain(shown, entry, Form.HLO, sizes, target)
+        representations.explain(shown, entry, Form.HLO, sizes, target)
     assert caught.value.code == "AOTC-E055"
     assert caught.value.findings[0].where.endswith(where)
 
@@ -98,5 +92,5 @@ def test_unknown_layout_has_a_note(shown: Review, monkeypatch: pytest.MonkeyPatc
     other = replace(shown, contents=changed)
     found = explained(other, Form.HLO)
     assert all(r.text == "" for r in found)
-    assert explain_report(other, found)["representations"][0]["text"] is None
-    assert f"// {NO_HLO}" in explain_lines(found)
+    assert representations.explain_report(other, found)["representations"][0]["text"] is None
+    assert f"// {representations.NO_HLO}" in representations.explain_lines(found)

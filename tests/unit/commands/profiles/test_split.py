@@ -12,31 +12,23 @@ from aotc.commands.profiles.size_space import elements
 from aotc.commands.profiles.traffic_check import Calls, check_traffic
 from aotc.commands.profiles.traffic_log import Traffic
 from aotc_runtime.serving.routing.router import Router
-from tests.unit.commands.profiles.spaces import (
-    FAIL,
-    PAD,
-    SPLIT,
-    best_of_all,
-    polynomial,
-    random_traffic,
-    space,
-)
+from tests.unit.commands.profiles import spaces
 
-WORK = polynomial([[0, 0], [1, 1], [1, 2]], [300.0, 40.0, 3.0])
+WORK = spaces.polynomial([[0, 0], [1, 1], [1, 2]], [300.0, 40.0, 3.0])
 POLICIES = [
-    {"batch": SPLIT, "seq": PAD},
-    {"batch": SPLIT, "seq": FAIL},
-    {"batch": SPLIT, "seq": SPLIT},
-    {"batch": PAD, "seq": PAD},
+    {"batch": spaces.SPLIT, "seq": spaces.PAD},
+    {"batch": spaces.SPLIT, "seq": spaces.FAIL},
+    {"batch": spaces.SPLIT, "seq": spaces.SPLIT},
+    {"batch": spaces.PAD, "seq": spaces.PAD},
 ]
 
 
 @pytest.mark.parametrize("policies", POLICIES)
 @pytest.mark.parametrize("seed", range(6))
 def test_requests_are_counted_as_the_loader_routes(seed: int, policies: dict[str, str]) -> None:
-    within = space(("batch", 14), ("seq", 12), policies=policies)
-    points, counts = random_traffic(seed, 60, 14, 12)
-    profiles, _ = random_traffic(seed + 100, 5, 6, 12)
+    within = spaces.space(("batch", 14), ("seq", 12), policies=policies)
+    points, counts = spaces.random_traffic(seed, 60, 14, 12)
+    profiles, _ = spaces.random_traffic(seed + 100, 5, 6, 12)
     costs = WORK.costs(profiles)
     router = Router(
         [within.sizes(row) for row in profiles], by_model(profiles, costs).tolist(), within.policies
@@ -55,9 +47,9 @@ def test_requests_are_counted_as_the_loader_routes(seed: int, policies: dict[str
 @pytest.mark.parametrize("policies", POLICIES[:3])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_search_pays_what_the_loader_would(seed: int, policies: dict[str, str]) -> None:
-    within = space(("batch", 14), ("seq", 12), policies=policies)
-    points, counts = random_traffic(seed, 60, 14, 12)
-    profiles, _ = random_traffic(seed + 100, 6, 6, 12)
+    within = spaces.space(("batch", 14), ("seq", 12), policies=policies)
+    points, counts = spaces.random_traffic(seed, 60, 14, 12)
+    profiles, _ = spaces.random_traffic(seed + 100, 6, 6, 12)
     requests = _requests(within, points, counts, WORK)
     served = serve(within, points, counts, profiles, WORK)
     loader = counts * (served.calls @ WORK.costs(profiles))[served.of_route]
@@ -68,13 +60,13 @@ def test_the_search_pays_what_the_loader_would(seed: int, policies: dict[str, st
 @pytest.mark.parametrize("policies", POLICIES[:3])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_choice_is_nearly_the_best_of_all_sets(seed: int, policies: dict[str, str]) -> None:
-    within = space(("batch", 5), ("seq", 4), policies=policies)
-    points, counts = random_traffic(seed, 12, 5, 4)
+    within = spaces.space(("batch", 5), ("seq", 4), policies=policies)
+    points, counts = spaces.random_traffic(seed, 12, 5, 4)
     most = 2 + seed % 2
     # All that could serve parts of these points.
     every = np.array(list(product(range(1, 6), range(1, 5))), dtype=np.int64)
     every = every[(every <= points.max(axis=0)).all(axis=1)]
-    covered, optimum = best_of_all(within, points, counts, WORK, most, every)
+    covered, optimum = spaces.best_of_all(within, points, counts, WORK, most, every)
     choice = choose(within, points, counts, WORK, most)
     served = serve(within, points, counts, choice.profiles, WORK)
     assert served.covered == covered
@@ -83,21 +75,21 @@ def test_the_choice_is_nearly_the_best_of_all_sets(seed: int, policies: dict[str
 
 
 def test_sizes_that_no_call_has_are_chosen_where_they_add_up_to_those_it_has() -> None:
-    within = space(("batch", 10), policy=SPLIT)
-    model = polynomial([[0], [1]], [5.0, 1.0])
+    within = spaces.space(("batch", 10), policy=spaces.SPLIT)
+    model = spaces.polynomial([[0], [1]], [5.0, 1.0])
     choice = choose(within, np.array([[6], [10]]), np.array([3, 1]), model, 1)
     assert choice.profiles.tolist() == [[2]]
 
 
 def test_of_equal_costs_the_one_with_fewer_calls_is_chosen() -> None:
-    within = space(("batch", 40), policy=SPLIT)
+    within = spaces.space(("batch", 40), policy=spaces.SPLIT)
     choice = choose(within, np.array([[1], [9], [40]]), np.array([9, 5, 1]), elements(1), 3)
     assert choice.profiles.ravel().tolist() == [1, 9, 40]
 
 
 def test_the_smallest_size_that_is_served_today_stays_served() -> None:
     points, counts = np.array([[8, 16], [16, 16], [24, 32]]), np.array([90, 5, 5])
-    within = space(("batch", 64), ("seq", 64), policies={"batch": SPLIT})
+    within = spaces.space(("batch", 64), ("seq", 64), policies={"batch": spaces.SPLIT})
     assert choose(within, points, counts, WORK, 3).profiles[:, 0].min() == 8
     today = replace(within, profiles=({"batch": 1, "seq": 32}, {"batch": 8, "seq": 64}))
     choice = choose(today, points, counts, WORK, 3)
@@ -108,7 +100,7 @@ def test_the_smallest_size_that_is_served_today_stays_served() -> None:
 
 def test_a_bundle_that_splits_covers_what_its_profiles_add_up_to() -> None:
     within = replace(
-        space(("batch", 64), ("seq", 100), policies={"batch": SPLIT}),
+        spaces.space(("batch", 64), ("seq", 100), policies={"batch": spaces.SPLIT}),
         profiles=({"batch": 1, "seq": 50}, {"batch": 8, "seq": 50}),
     )
     calls = Traffic(np.array([[19, 50], [9, 25], [8, 50], [3, 60]]), np.array([2, 3, 5, 1]))

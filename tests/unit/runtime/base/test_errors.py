@@ -7,55 +7,41 @@ from unittest.mock import Mock
 
 import pytest
 
-from aotc_runtime.base import codes, first_line
-from aotc_runtime.base.errors import (
-    AotcError,
-    BackendError,
-    BundleFormatError,
-    Finding,
-    IncompatibleHostError,
-    IncompatibleRuntimeError,
-    IntegrityError,
-    ReadinessError,
-    ResourceError,
-    ShapeError,
-    TrustError,
-    family_of,
-    raise_if,
-    refusal,
-)
+from aotc_runtime.base import codes, errors, first_line
 from aotc_runtime.base.rendering import render, sentence, usage_text
 from tests.refusals import error_of
 
 
-def finding(code: str, found: str = "f") -> Finding:
-    return Finding(code=code, where="w", expected="e", found=found, hint="h", title="t")
+def finding(code: str, found: str = "f") -> errors.Finding:
+    return errors.Finding(code=code, where="w", expected="e", found=found, hint="h", title="t")
 
 
 @pytest.mark.parametrize(
     ("code", "family", "exit_code"),
     [
-        ("AOTC-E101", BundleFormatError, 5),
-        ("AOTC-E201", IntegrityError, 5),
-        ("AOTC-E301", TrustError, 5),
-        ("AOTC-E401", IncompatibleRuntimeError, 6),
-        ("AOTC-E501", IncompatibleHostError, 7),
-        ("AOTC-E551", ResourceError, 7),
-        ("AOTC-E601", ShapeError, 2),
-        ("AOTC-E701", ReadinessError, 8),
-        ("AOTC-E751", BackendError, 7),
+        ("AOTC-E101", errors.BundleFormatError, 5),
+        ("AOTC-E201", errors.IntegrityError, 5),
+        ("AOTC-E301", errors.TrustError, 5),
+        ("AOTC-E401", errors.IncompatibleRuntimeError, 6),
+        ("AOTC-E501", errors.IncompatibleHostError, 7),
+        ("AOTC-E551", errors.ResourceError, 7),
+        ("AOTC-E601", errors.ShapeError, 2),
+        ("AOTC-E701", errors.ReadinessError, 8),
+        ("AOTC-E751", errors.BackendError, 7),
     ],
 )
-def test_code_decides_family_and_exit(code: str, family: type[AotcError], exit_code: int) -> None:
-    assert family_of(code) is family
-    raised = error_of(family, raise_if, [finding(code)])
+def test_code_decides_family_and_exit(
+    code: str, family: type[errors.AotcError], exit_code: int
+) -> None:
+    assert errors.family_of(code) is family
+    raised = error_of(family, errors.raise_if, [finding(code)])
     assert raised.exit_code == exit_code
     assert raised.code == code
 
 
 def test_all_findings_are_raised_together_as_the_family_of_the_first() -> None:
     findings = (finding("AOTC-E401"), finding("AOTC-E502"), finding("AOTC-E551"))
-    raised = error_of(IncompatibleRuntimeError, raise_if, iter(findings))
+    raised = error_of(errors.IncompatibleRuntimeError, errors.raise_if, iter(findings))
     assert raised.findings == findings
     assert re.findall(r"^error\[(.*)\]: t$", str(raised), re.MULTILINE) == [
         "AOTC-E401",
@@ -66,18 +52,18 @@ def test_all_findings_are_raised_together_as_the_family_of_the_first() -> None:
 
 def test_equal_findings_are_reported_once() -> None:
     first, other = finding("AOTC-E401"), finding("AOTC-E401", found="another")
-    error = AotcError(first, other, finding("AOTC-E401"))
+    error = errors.AotcError(first, other, finding("AOTC-E401"))
     assert error.findings == (first, other) == error.args
 
 
 def test_errors_need_a_finding_whose_code_has_a_family() -> None:
-    raise_if(())
+    errors.raise_if(())
     with pytest.raises(ValueError, match="Finding"):
-        AotcError()
-    error_of(KeyError, family_of, "AOTC-E999")
+        errors.AotcError()
+    error_of(KeyError, errors.family_of, "AOTC-E999")
 
 
-BARE = Finding("AOTC-E101", "w", "", "", "", "t")
+BARE = errors.Finding("AOTC-E101", "w", "", "", "", "t")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +74,7 @@ BARE = Finding("AOTC-E101", "w", "", "", "", "t")
             "error[AOTC-E101]: t\n  --> w\n  expected  e\n  found     f\n  hint: h",
         ),
         (render([BARE]), "error[AOTC-E101]: t\n  --> w"),
-        (render([Finding("AOTC-E101", "", "", "f", "")]), "error[AOTC-E101]\n  found     f"),
+        (render([errors.Finding("AOTC-E101", "", "", "f", "")]), "error[AOTC-E101]\n  found     f"),
         (render([BARE, BARE]), "error[AOTC-E101]: t\n  --> w\n\nerror[AOTC-E101]: t\n  --> w"),
         (
             render([finding("AOTC-E101"), finding("AOTC-E102")]),
@@ -97,7 +83,7 @@ BARE = Finding("AOTC-E101", "w", "", "", "", "t")
         ),
         (usage_text(finding("AOTC-E001")), "error: f\nusage: e\nhint: h"),
         (sentence(finding("AOTC-E761")), "AOTC-E761 t: w: expected e, found f; h"),
-        (sentence(Finding("AOTC-E761", "w", "", "f", "", "t")), "AOTC-E761 t: w: found f"),
+        (sentence(errors.Finding("AOTC-E761", "w", "", "f", "", "t")), "AOTC-E761 t: w: found f"),
     ],
 )
 def test_findings_are_written_without_empty_fields(written: str, text: str) -> None:
@@ -105,7 +91,7 @@ def test_findings_are_written_without_empty_fields(written: str, text: str) -> N
 
 
 def test_long_lines_are_shown_without_their_middle() -> None:
-    long = Finding("AOTC-E308", "a" + "b" * 9998 + "c", "", "short\n" + "d" * 1001, "")
+    long = errors.Finding("AOTC-E308", "a" + "b" * 9998 + "c", "", "short\n" + "d" * 1001, "")
     for text in (render([long]), sentence(long)):
         assert f"a{'b' * 499} … 9000 more characters … {'b' * 499}c" in text
         assert len(text) < 3000 and " … 1 more characters … " in render([long])
@@ -152,6 +138,6 @@ def test_errors_without_room_for_the_catalogue_keep_code_and_class(
     with monkeypatch.context() as patch:
         patch.delitem(sys.modules, codes.__name__)
         patch.setattr(sys, "meta_path", [Mock(find_spec=Mock(side_effect=lack))])
-        error = refusal("AOTC-E755", "predict", "out of memory")
-    assert isinstance(error, BackendError)
+        error = errors.refusal("AOTC-E755", "predict", "out of memory")
+    assert isinstance(error, errors.BackendError)
     assert (error.code, error.findings[0].found) == ("AOTC-E755", "out of memory")

@@ -22,13 +22,7 @@ from aotc_runtime.engines.xla import xla_client
 from aotc_runtime.engines.xla.xla_engine import processor
 from aotc_runtime.formats import tar_archive
 from aotc_runtime.formats.safetensors_reader import ALIGNMENT, read_tensors
-from aotc_runtime.schema.bundle_manifest import (
-    BlobRef,
-    DType,
-    WeightArgument,
-    WeightSet,
-    WeightTensor,
-)
+from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.serving import resident_bundle
 from aotc_runtime.serving.resident_bundle import make_resident, weight_arrays
 from aotc_runtime.system.bundle_files import open_bundle
@@ -44,16 +38,19 @@ Array = np.ndarray[Any, Any]
 CHOICE = Choice(manifest().target.name, False, (), ())
 
 
-def sharded(tensors: dict[str, Array], limit: int) -> tuple[VerifiedBundle, WeightSet]:
+def sharded(
+    tensors: dict[str, Array], limit: int
+) -> tuple[VerifiedBundle, bundle_manifest.WeightSet]:
     """A weights set in several blobs."""
     files = list(map(b"".join, shards(tensors, where="test", limit=limit)))
     blobs = {sha256(data): VerifiedBlob(sha256(data), memoryview(data)) for data in files}
     listed = [item for data in files for item in read_tensors(memoryview(data), where="x").items()]
-    weights = WeightSet(
-        blobs=tuple(BlobRef(digest=sha256(data), size=len(data)) for data in files),
+    weights = bundle_manifest.WeightSet(
+        blobs=tuple(bundle_manifest.BlobRef(digest=sha256(data), size=len(data)) for data in files),
         origin="init",
         tensors=tuple(
-            WeightTensor(name=name, dtype=info.dtype, shape=info.shape) for name, info in listed
+            bundle_manifest.WeightTensor(name=name, dtype=info.dtype, shape=info.shape)
+            for name, info in listed
         ),
     )
     return VerifiedBundle("sha256:", (), manifest(), blobs, CHOICE), weights
@@ -85,7 +82,7 @@ def test_blobs_that_do_not_hold_what_the_manifest_lists_are_refused(change: str)
         case "blobs":
             blobs = blobs[::-1]
         case _:
-            other = {"name": "z", "dtype": DType.INT32, "shape": (8, 4)}[change]
+            other = {"name": "z", "dtype": bundle_manifest.DType.INT32, "shape": (8, 4)}[change]
             listed[3] = msgspec.structs.replace(listed[3], **{change: other})
     bad = msgspec.structs.replace(weights, tensors=tuple(listed), blobs=blobs)
     with refused("AOTC-E117"):
@@ -104,7 +101,7 @@ def test_xla_uses_aligned_tensors_in_place(name: str, request: pytest.FixtureReq
         for entry_point in bundle.entry_points.values()
         for profile in entry_point.profiles
         for argument, bound in zip(profile.record.arguments, profile.arguments, strict=True)
-        if isinstance(argument, WeightArgument)
+        if isinstance(argument, bundle_manifest.WeightArgument)
     }
     for key, array in bundle.arrays.items():
         address = array.ctypes.data
