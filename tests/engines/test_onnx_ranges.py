@@ -32,11 +32,51 @@ def encode(params, rows):
     mixed = jax.nn.softmax(scores) @ hidden
     return {"mean": mixed.mean(1), "all": mixed, "twice": jnp.concatenate([mixed, mixed], 1)}
 
-def decides(params, rows):
+def softmax(params, rows):
+    return jax.nn.softmax(rows @ params["kernel"], axis=1)
+
+def running_sum(params, rows):
+    return jnp.cumsum(rows @ params["kernel"], axis=1)
+
+def recurrent(params, rows):
+    step = lambda state, row: (jnp.tanh(state + row @ params["kernel"]),) * 2
+    return jax.lax.scan(step, jnp.zeros((rows.shape[0], 3)), rows.swapaxes(0, 1))[1]
+
+def clamped(params, rows):
+    return jnp.take(rows @ params["kernel"], jnp.arange(4) * 5, axis=1, mode="clip")
+
+def ranked(params, rows):
+    return jax.lax.top_k((rows @ params["kernel"]).sum(-1), rows.shape[1])[0]
+
+def positions(params, rows):
+    count = rows.shape[1]
+    return (rows @ params["kernel"]) * jnp.arange(2 * count, 0, -2)[:, None] / count
+
+def sliced(params, rows):
+    start = rows[0, 0, 0].astype(int)
+    return jax.lax.dynamic_slice_in_dim(rows @ params["kernel"], start, 2, axis=1)
+
+def halved(params, rows):
+    return (rows @ params["kernel"])[:, : rows.shape[1] // 2 + 1]
+
+def padded(params, rows):
+    missing = -rows.shape[1] % 5
+    return jnp.pad(rows @ params["kernel"], ((0, 0), (0, missing), (0, 0))).sum(1)
+
+def last_five(params, rows):
+    return (rows @ params["kernel"])[:, -5:].sum(1)
+
+def squared(params, rows):
+    return (rows[:, :, None, 0] * rows[:, None, :, 1]).reshape(-1) + params["kernel"].sum()
+
+def remainder(params, rows):
+    return rows @ params["kernel"] * (rows.shape[1] % 5)
+
+def decided(params, rows):
     return rows @ params["kernel"] if rows.shape[1] > 4 else rows[:, :, :3]
 
-def squares(params, rows):
-    return (rows[:, :, 0][:, :, None] * rows[:, None, :, 1]).reshape(-1) + params["kernel"].sum()
+def one_length(params, rows):
+    return rows @ params["kernel"] * (2 if rows.shape[1] == 12 else 1)
 """
 
 MANIFEST = """
@@ -70,7 +110,7 @@ def made(folder: Path, **change: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "program.py").write_text(PROGRAM)
     text = MANIFEST
-    for old, new in change.items():
+    for old, new in reversed(change.items()):
         text = text.replace(old, new)
     (folder / "sums.toml").write_text(text)
     signer = LocalSigner.ephemeral()
@@ -156,24 +196,51 @@ def test_an_executable_for_other_shapes_than_its_profile_says_is_refused(
     assert refused_at_load(ranged / "sums.aotb", tmp_path, without_range).code == "AOTC-E753"
 
 
+def at_every_fifth(program: str) -> dict[str, str]:
+    """Compare sizes with one remainder by 5, at which some wrong programs look right."""
+    sizes = {"[1, 17]": "[2, 47]", "[1, 2]\nprofiles = [1, 2]": "[2, 2]\nprofiles = [2]"}
+    return {**sizes, "program:encode": f"program:{program}"}
+
+
+RIGHT = ("softmax", "running_sum", "recurrent", "clamped", "ranked", "positions")
+
+
+def test_programs_that_are_the_same_at_every_size_are_served(tmp_path: Path) -> None:
+    head, entry = MANIFEST.split("[entry_points.encode]")
+    named = (entry.replace("program:encode", f"program:{name}") for name in RIGHT)
+    every = "".join(f"[entry_points.{name}]{own}" for name, own in zip(RIGHT, named, strict=True))
+    made(tmp_path, **{**at_every_fifth("encode"), MANIFEST: head + every})
+    program: dict[str, Any] = {}
+    exec(PROGRAM, program)
+    kernel = {"kernel": np.arange(12.0, dtype=np.float32).reshape(4, 3) / 7}
+    with aotc_runtime.load(tmp_path / "sums.aotb", trust=tmp_path / "trust.toml") as bundle:
+        for name in RIGHT:
+            for seq in (2, 3, 9, 10, 11, 31, 46, 47):
+                rows = np.random.default_rng(seq).standard_normal((2, seq, 4)).astype(np.float32)
+                wanted = np.asarray(program[name](kernel, rows))
+                np.testing.assert_allclose(bundle[name](rows), wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
-    ("change", "code", "words"),
+    ("program", "code", "words"),
     [
-        (
-            {'["onnxruntime"]': '["onnxruntime", "xla"]'},
-            "AOTC-E816",
-            "xla for ranges of sizes of encode",
-        ),
-        ({"program:encode": "program:decides"}, "AOTC-E838", "seq > 4"),
-        ({"program:encode": "program:squares"}, "AOTC-E839", "seq^2"),
+        ("sliced", "AOTC-E916", "depends on seq"),
+        ("halved", "AOTC-E839", "?"),
+        ("padded", "AOTC-E839", "mod(- seq, 5) + seq at program.py"),
+        ("last_five", "AOTC-E839", "max(0, seq - 5) at program.py"),
+        ("squared", "AOTC-E839", "seq^2 at program.py"),
+        ("remainder", "AOTC-E839", "mod(seq, 5) at program.py"),
+        ("decided", "AOTC-E838", "seq > 4"),
+        ("one_length", "AOTC-E838", "seq == 12"),
+        ("", "AOTC-E816", "xla for ranges of sizes of encode"),
     ],
-    ids=["another engine", "another program", "a square"],
 )
 def test_what_one_executable_cannot_serve_is_refused(
-    tmp_path: Path, change: dict[str, str], code: str, words: str
+    tmp_path: Path, program: str, code: str, words: str
 ) -> None:
+    engines = {'["onnxruntime"]': '["onnxruntime", "xla"]'}
     with pytest.raises(AotcError) as caught:
-        made(tmp_path, **change)
+        made(tmp_path, **(at_every_fifth(program) if program else engines))
     (finding, *_) = caught.value.findings
     assert finding.code == code
     assert words in finding.found

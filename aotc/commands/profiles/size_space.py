@@ -128,7 +128,7 @@ def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) ->
         for name in sorted(profiles[0])
         for d in [manifest.dimensions[name].accepted]
     )
-    return Space(entry_point, axes, spec.relations, _every_size(profiles, axes))
+    return Space(entry_point, axes, spec.relations, profiles)
 
 
 def space_of_bundle(manifest: bundle_manifest.BundleManifest, entry_point: str) -> Space:
@@ -140,22 +140,15 @@ def space_of_bundle(manifest: bundle_manifest.BundleManifest, entry_point: str) 
         for d in [manifest.dimensions[name]]
     )
     profiles, order = tuple(profile.sizes for profile in spec.profiles), by_cost(spec.profiles)
-    every = _every_size(profiles, axes)
-    order = [*range(len(every))] if len(every) > len(order) else order
-    return Space(entry_point, axes, spec.relations, every, tuple(order))
-
-
-def _every_size(
-    profiles: Sequence[Mapping[str, int]], axes: Sequence[Axis]
-) -> tuple[Mapping[str, int], ...]:
-    """Return a profile of each size of a range: its executable is as good as one of each."""
     for axis in axes:
         if axis.policy is bundle_manifest.OutOfProfilePolicy.RANGE:
-            first = -(-axis.minimum // axis.multiple_of) * axis.multiple_of
-            sizes = range(first, axis.maximum + 1, axis.multiple_of)
-            every = [{**each, axis.name: size} for each in profiles for size in sizes]
-            profiles = [dict(each) for each in dict.fromkeys(tuple(e.items()) for e in every)]
-    return tuple(profiles)
+            # The executable of a range is as good as one of each size.
+            least, most = (pick(each[axis.name] for each in profiles) for pick in (min, max))
+            whole = [each for each in profiles if each[axis.name] == most]
+            sizes = range(least, most + 1, axis.multiple_of)
+            profiles = tuple({**each, axis.name: size} for each in whole for size in sizes)
+            order = [*range(len(profiles))]
+    return Space(entry_point, axes, spec.relations, profiles, tuple(order))
 
 
 def _policy(asked: bundle_manifest.DimensionPolicy | None) -> bundle_manifest.OutOfProfilePolicy:
