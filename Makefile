@@ -50,9 +50,10 @@ bytecode: $(STAMP)
 	    { env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq $(T) > /dev/null; \
 	      touch $(VENV)/.collected; }
 
-test: $(STAMP) ## Lint, then every test (T=path for some)
+# What is named runs whole; what is long (tests/conftest.py), `make test-long` runs otherwise.
+test: $(STAMP) ## Lint, then all tests that are not long (T=path for all of a part)
 	$(MAKE) --jobs 2 style types bytecode
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(T)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(if $(filter tests,$(T)),-m 'not long') $(T)
 
 test-%: $(STAMP) ## Run a suite that needs more: `make suites` lists them
 	@$(BIN)/nox --session $*

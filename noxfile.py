@@ -1,4 +1,4 @@
-"""Suites that need more than `make test` installs: `make test-NAME` runs the session of this name.
+"""Suites beside `make test`, most of which need more: `make test-NAME` runs the session NAME.
 
 Each makes environments in out/ (once; they are large) and runs its tests. Variables stand in place
 of arguments: CHECKOUT (of the project whose cases are run), HEADERS, KSERVE, STABLEHLO, SEED,
@@ -132,6 +132,12 @@ def checkout_pytest(session: nox.Session, *arguments: str, **variables: str) -> 
     run(session, ".venv/bin/python", "-m", "pytest", *arguments, **variables)
 
 
+@nox.session(python=False, name="long")
+def long_tests(session: nox.Session) -> None:
+    """Searches, faults and whole programs, which `make test` leaves out."""
+    checkout_pytest(session, "-n", JOBS, "--dist", "worksteal", "-m", "long", "tests")
+
+
 @nox.session(python=False)
 def interop(session: nox.Session) -> None:
     """Verify with other people's tools, sign with a PKCS#11 token."""
@@ -214,7 +220,8 @@ def examples(session: nox.Session) -> None:
 def clients(session: nox.Session) -> None:
     """Call an exported model from Node, C++ and Rust, where these are (HEADERS)."""
     python = environment(session, "onnx", *CONSTRAINTS, *toolchain("onnx"))
-    _npm(session, "clients", "onnxruntime-node@1.30.0")
+    # Else its script downloads what NVIDIA's GPUs need, of which no test makes use.
+    _npm(session, "clients", "onnxruntime-node@1.30.0", ONNXRUNTIME_NODE_INSTALL="skip")
     headers = os.environ.get("HEADERS", "/usr/include/onnxruntime")
     page = ("-m", "onnx", "tests/engines/test_onnx_guide.py")
     run(session, python, "-m", "pytest", "-rs", *page, AOTC_ONNXRUNTIME_HEADERS=headers)
@@ -375,6 +382,7 @@ def registry(session: nox.Session) -> None:
 @nox.session(python=False)
 def stores(session: nox.Session) -> None:
     """Share a cache through s3://, gs:// and az:// (az:// needs npm), and sign by KMS keys."""
+    # Not by constraints.txt: AWS's client takes python-dateutil below 3 only.
     python = environment(session, "stores", *toolchain("stores"))
     _npm(session, "stores/azurite", "azurite@3")
     paths = ("-m", "stores", "tests/unit/commands/kms", "tests/unit/commands/remote_cache")
@@ -407,7 +415,8 @@ def stablehlo(session: nox.Session) -> None:
     checkout_pytest(session, "-m", "stablehlo", "tests/programs/test_stablehlo.py", **variables)
 
 
-def _npm(session: nox.Session, place: str, package: str) -> None:
+def _npm(session: nox.Session, place: str, package: str, **variables: str) -> None:
     """Install a package of npm below out/, where there is an npm."""
     if shutil.which("npm"):
-        run(session, "npm", "install", "--silent", "--prefix", str(OUT / place), package)
+        command = ("npm", "install", "--silent", "--prefix", str(OUT / place), package)
+        run(session, *command, **variables)

@@ -1,6 +1,8 @@
 """Session fixtures: each example is built once, signed with a key made for the session."""
 
 import os
+import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,22 @@ Run = Callable[..., Any]
 """Runs a command of `aotc`: the fixtures `aotc` and `refused`."""
 
 Once = Callable[[str, Callable[[Path], object]], Path]
+
+
+LONG = tomllib.loads((ROOT / "tests" / "long_tests.toml").read_text("utf-8"))
+"""`make test` leaves out what begins with one of `long`, except for `kept`; the longer decides."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        name = item.nodeid.removeprefix("tests/")
+        longest = [
+            max(map(len, filter(name.startswith, of)), default=-1)
+            for of in (LONG["kept"], LONG["long"])
+        ]
+        if longest[0] < longest[1]:
+            item.add_marker("long")
 
 
 def manifest_of(text: str) -> str:
@@ -66,58 +84,50 @@ def examples_cache(shared_folder: Path) -> Path:
     return shared_folder / "examples-cache"
 
 
-@pytest.fixture(scope="session")
-def built(once: Once, examples_cache: Path) -> Callable[[str], Bundle]:
-    """Build an example by name, once per test run."""
+Built = Callable[..., Bundle]
+"""Builds an example by its name: the fixture `built`."""
 
-    def build(name: str) -> Bundle:
+
+@pytest.fixture(scope="session")
+def built(once: Once, examples_cache: Path) -> Built:
+    """Build an example by name, once per test run.
+
+    Where an example is not itself what is tested, it has less of what most of its build takes:
+    `less` for `whole` in a `file` below manifests/.
+    """
+
+    def build(name: str, file: str = "", whole: str = "", less: str = "") -> Bundle:
         def fill(folder: Path) -> None:
             from aotc.bundle.sign.signer import LocalSigner
             from aotc.bundle.trust.trust_text import policy_text
             from aotc.pipeline.build import build as build_bundle
             from aotc.pipeline.cache.cache_store import LocalStore
 
-            signer = LocalSigner.ephemeral()
+            signer, manifests = LocalSigner.ephemeral(), MANIFESTS
+            if file:
+                manifests = folder / "manifests"
+                shutil.copytree(MANIFESTS, manifests)
+                text = (manifests / file).read_text("utf-8")
+                assert text.count(whole) == 1
+                (manifests / file).write_text(text.replace(whole, less), "utf-8")
             output, cache = folder / f"{name}.aotb", LocalStore(examples_cache, 10**9)
-            build_bundle(MANIFESTS / f"{name}.toml", output=output, signer=signer, cache=cache)
+            build_bundle(manifests / f"{name}.toml", output=output, signer=signer, cache=cache)
             (folder / "trust.toml").write_text(policy_text(name, [signer.public_pem()]))
 
-        folder = once(name, fill)
+        folder = once(f"{name}-less" if file else name, fill)
         return folder / f"{name}.aotb", folder / "trust.toml"
 
     return build
 
 
-@pytest.fixture(scope="session")
-def digits_bundle(built: Callable[[str], Bundle]) -> Bundle:
-    return built("digits")
+def _example(*given: str) -> Any:
+    """Return the fixture of an example: what `built` is given."""
+    return pytest.fixture(scope="session")(lambda built: built(*given))
 
 
-@pytest.fixture(scope="session")
-def vision_bundle(built: Callable[[str], Bundle]) -> Bundle:
-    return built("vision")
-
-
-@pytest.fixture(scope="session")
-def lm_bundle(built: Callable[[str], Bundle]) -> Bundle:
-    return built("lm")
-
-
-@pytest.fixture(scope="session")
-def train_bundle(built: Callable[[str], Bundle]) -> Bundle:
-    return built("train")
-
-
-@pytest.fixture(scope="session")
-def gp_bundle(built: Callable[[str], Bundle]) -> Bundle:
-    return built("gp")
-
-
-@pytest.fixture(scope="session")
-def encoder_bundle(built: Callable[[str], Bundle]) -> Bundle:
-    return built("encoder")
-
-
-@pytest.fixture(scope="session")
-def parallel_bundle(built: Callable[[str], Bundle]) -> Bundle:
-    return built("parallel")
+digits_bundle = _example("digits")
+lm_bundle = _example("lm", "lm/model.py", "\nLAYERS = 4\n", "\nLAYERS = 2\n")
+train_bundle = _example("train")
+gp_bundle = _example("gp", "gp/model.py", "jax.lax.scan(try_start, nothing, starts)[0]", "nothing")
+encoder_bundle = _example("encoder", "encoder/model.py", "\nLAYERS = 2\n", "\nLAYERS = 1\n")
+parallel_bundle = _example("parallel")

@@ -99,6 +99,8 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
         if status == -signal.SIGXCPU:
             found = f"more than {limits.seconds} s"
             hint = f"set {SECONDS_VARIABLE} if it needs longer"
+        if python.is_dir():
+            found, hint = "a directory", f"pass `--python {python / 'bin' / 'python'}`"
         where, cause = f"{python} {model}", "framework-process-failed"
         raise refusal("AOTC-E843", where, found, cause=cause, expected=script.expected, hint=hint)
 

@@ -127,8 +127,6 @@ class CapturedEntryPoint:
 
     Attributes:
         specialized: Dimension to the place where the program decides by its size.
-        undetermined: Dimension to why it could not be traced at all sizes at once; its axes were
-            found by trial.
         counted: Padded or split dimension to the place where the program computes with its size.
         mesh: Of the devices that it runs on.
         lines: Of the coverage and of the decisions by size.
@@ -153,7 +151,6 @@ class CapturedEntryPoint:
     lifted: tuple[bundle_manifest.LiftedConstant, ...]
     profiles: tuple[CapturedProfile, ...]
     specialized: dict[str, str] = field(default_factory=dict)
-    undetermined: dict[str, str] = field(default_factory=dict)
     counted: dict[str, str] = field(default_factory=dict)
     symbolic: CapturedSymbolic | None = None
     mesh: bundle_manifest.Mesh | None = None

@@ -100,15 +100,11 @@ def _blur(operation: Any, chance: np.random.Generator) -> None:
         for place in range(SUMS[operation.name]):
             operand = absolute.operands[place]
             with ir.InsertionPoint(absolute):
-                made = ir.Operation.create("stablehlo.abs", [operand.type], [operand])
-            absolute.operands[place] = made.results[0]
+                absolute.operands[place] = stablehlo.abs(operand)
         errors = _errors(result.type, chance)
-        error = ir.Operation.create(
-            "stablehlo.multiply", [result.type], [absolute.results[0], errors]
-        )
-        blurred = ir.Operation.create("stablehlo.add", [result.type], [result, error.results[0]])
+        blurred = stablehlo.add(result, stablehlo.multiply(absolute.results[0], errors))
     for owner, place in users:
-        owner.operands[place] = blurred.results[0]
+        owner.operands[place] = blurred
 
 
 def _errors(type_: Any, chance: np.random.Generator) -> Any:
@@ -117,20 +113,11 @@ def _errors(type_: Any, chance: np.random.Generator) -> Any:
     is_small = int(np.prod(shape)) <= SIGNS_MAX
     known = shape if is_small else shape[-1:]
     signs = np.where(chance.random(known) < 0.5, -ROUNDING, ROUNDING)
-    constant = ir.RankedTensorType.get(known, ir.F64Type.get())
     value = ir.DenseElementsAttr.get(
         np.ascontiguousarray(signs), shape=known, type=ir.F64Type.get()
     )
-    made = ir.Operation.create("stablehlo.constant", [constant], attributes={"value": value})
-    if is_small:
-        return made.results[0]
-    axes = ir.DenseI64ArrayAttr.get([len(shape) - 1])
-    return ir.Operation.create(
-        "stablehlo.broadcast_in_dim",
-        [type_],
-        [made.results[0]],
-        attributes={"broadcast_dimensions": axes},
-    ).results[0]
+    made = stablehlo.constant(value)
+    return made if is_small else stablehlo.broadcast_in_dim(type_, made, [len(shape) - 1])
 
 
 def _widen(operation: Any) -> None:
@@ -161,20 +148,15 @@ def _wrap(operation: Any, types: Sequence[Any]) -> None:
         for number, type_ in enumerate(types):
             operand = operation.operands[number]
             if operand.type != type_:
-                operation.operands[number] = _converted(operand, type_)
+                operation.operands[number] = stablehlo.convert(type_, operand)
     for result in operation.results:
         wide = _wide(result.type)
         if wide != result.type:
             users = [(use.owner, use.operand_number) for use in result.uses]
             with ir.InsertionPoint.after(operation):
-                made = _converted(result, wide)
+                made = stablehlo.convert(wide, result)
             for owner, place in users:
                 owner.operands[place] = made
-
-
-def _converted(value: Any, type_: Any) -> Any:
-    made = ir.Operation.create("stablehlo.convert", results=[type_], operands=[value])
-    return made.results[0]
 
 
 def _wide(type_: Any) -> Any:

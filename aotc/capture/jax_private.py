@@ -22,7 +22,7 @@ import numpy as np
 
 from aotc.base.constants import CONSTANTS_AS_ARGUMENTS, CPU_DEVICES
 from aotc.base.errors import refusal
-from aotc.capture import project_files
+from aotc.capture import project_files, user_exceptions
 from aotc.compile.mlir import mlir_context
 
 
@@ -210,59 +210,81 @@ def source_frames(chain: Chain) -> list[SourceFrame]:
         ]
 
 
-def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
-    """Yield the symbolic sizes that a jaxpr computes with as numbers, with their equations.
+COUNTED = "counted"
+COUPLED = ONE_KEY, PAIRED = "one-key-for-all-parts", "split-needs-one-axis-per-tensor"
+UNEVEN = "size-is-no-multiple-plus-a-constant"
 
-    Sizes are text ("2*batch + 1"), and each equation comes with those around it. Sizes that are
-    only shapes are left out, as are numbers without a use, which `table[:size]` leaves. jax names
-    the equation `dim_as_value`.
+
+def telling_sizes(jaxpr: Any) -> Iterator[tuple[str, Any, Chain]]:
+    """Yield what symbolic sizes of a jaxpr are for: a word above, the size, and its equations.
+
+    Each equation comes with those around it. A size is computed with as a number: jax names the
+    equation `dim_as_value`, and those without a use are left out, which `table[:size]` leaves. One
+    key draws numbers or keys for a whole size. A result pairs all rows with all rows. UNEVEN comes
+    with every size of a result or in parameters, for the caller to choose.
     """
-    with _private("interpreters.partial_eval.dce_jaxpr"):
+    with _private("partial_eval.dce_jaxpr or shape_poly._DimExpr"):
+        from jax._src.export.shape_poly import _DimExpr
         from jax._src.interpreters.partial_eval import dce_jaxpr
 
         used, _ = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
     for chain in equations_within(used):
         if chain[0].primitive.name == "dim_as_value":
-            yield str(chain[0].params["dim"]), chain
-
-
-def sizes_within(jaxpr: Any) -> Iterator[tuple[Any, Chain]]:
-    """Yield the symbolic sizes of results and in parameters of a jaxpr, with their equations."""
-    with _private("shape_poly._DimExpr"):
-        from jax._src.export.shape_poly import _DimExpr
+            yield COUNTED, chain[0].params["dim"], chain
     for chain in equations_within(jaxpr):
-        axes = (axis for each in chain[0].outvars for axis in getattr(each.aval, "shape", ()))
+        if chain[0].primitive.name in ("random_bits", "random_split"):
+            yield ONE_KEY, chain[0].params["shape"], chain
+        axes = []
+        for variable in chain[0].outvars:
+            axes += (own := [*getattr(variable.aval, "shape", ())])
+            texts = [*map(str, own)]
+            for size in sorted({each for each in texts if texts.count(each) > 1}):
+                yield PAIRED, size, chain
         for size in (*axes, *jax.tree.leaves(chain[0].params)):
             if isinstance(size, _DimExpr):
-                yield size, chain
+                yield UNEVEN, size, chain
 
 
 _READINGS = dict.fromkeys(("__str__", "__repr__"), "writes {} as text")
 _READINGS["__hash__"] = "uses {} as a key"
+
+_PASSING = ("jax/_src/export/shape_poly.py", "jax/_src/core.py")
+"""Files of jax that raise where a program uses a size, or an array of one, as a number, and that
+compare and write shapes for it."""
 
 
 @contextmanager
 def questions(note: Callable[[FrameType, str], None], root: Path) -> Iterator[None]:
     """Note the code that asks what depends on a symbolic size, but gets an answer nevertheless.
 
-    That is "no" for an equality that sizes decide, a key of a table, or text: jax cannot raise
-    there, unlike for `<` and `>`. Keys and texts count in the program's own files only: libraries
-    keep caches by sizes. `note` takes the frame, and what it does: "asks whether n == 8".
+    That is "no" for an equality that sizes decide, "yes" for a truth, a key of a table, or text:
+    jax cannot raise there, unlike for `<` and `>`. Keys and texts count in the program's own files
+    only: libraries keep caches by sizes. To the program, sizes are of the class `int`, and
+    comparisons with floats and arrays are computed, as jax does after `n / 2`. `note` takes the
+    frame, and what it does: "asks whether n == 8". Associative scans, which jax traces at known
+    sizes alone, combine all elements once.
     """
-    with _private("shape_poly._DimExpr.{__eq__, __hash__, __str__, __repr__}"):
+    with _private("shape_poly._DimExpr.{__eq__, __hash__, __str__, __repr__}, associative_scan"):
         from jax._src.export import shape_poly
 
         kind = shape_poly._DimExpr
         before = {name: getattr(kind, name) for name in ("__eq__", *_READINGS)}
         bounds = shape_poly._bounds_decision
         best = shape_poly.BoundsPrecision.BEST
+        scan = jax.lax.associative_scan.__wrapped__
+        scanning = scan.__code__
     is_asking = False
 
-    def compared(self: Any, other: Any) -> bool:
+    def compared(self: Any, other: Any) -> Any:
         nonlocal is_asking
         answer = bool(before["__eq__"](self, other))
         if answer or is_asking:
             return answer
+        frame = _asking(sys._getframe(1), is_helper)
+        if isinstance(other, (float, np.ndarray, jax.Array)) and user_exceptions.is_users(
+            frame.f_code.co_filename
+        ):
+            return jax.numpy.equal(other, self)
         is_asking = True
         try:
             low, high = bounds(self - other, best)
@@ -271,35 +293,57 @@ def questions(note: Callable[[FrameType, str], None], root: Path) -> Iterator[No
         finally:
             is_asking = False
         if low <= 0 <= high:
-            frame = _asking(sys._getframe(1), shape_poly.__file__)
-            note(frame, f"asks whether {self} == {other}")
+            note(frame, f"asks whether {before['__str__'](self)} == {other}")
         return answer
 
     def read(self: Any, name: str) -> Any:
-        frame = _asking(sys._getframe(1))
+        frame = _asking(sys._getframe(1), project_files.is_of_python)
         if project_files.is_own(frame.f_code.co_filename, root):
             note(frame, _READINGS[name].format(before["__str__"](self)))
         return before[name](self)
 
+    def attribute(self: Any, name: str) -> Any:
+        if hasattr(int, name) and (name == "__class__" or not hasattr(kind, name)):
+            frame = _asking(sys._getframe(1), is_helper)
+            if user_exceptions.is_users(frame.f_code.co_filename) and name == "__class__":
+                return int
+            note(frame, f"needs {before['__str__'](self)} as a number")
+        return object.__getattribute__(self, name)
+
     try:
+        scan.__code__ = _scanned.__code__
         kind.__eq__ = compared
+        kind.__bool__ = lambda self: not compared(self, 0)
+        kind.__getattribute__ = attribute
         for name in _READINGS:
             setattr(kind, name, partialmethod(read, name))
         yield
     finally:
+        scan.__code__ = scanning
+        del kind.__bool__, kind.__getattribute__
         for name, method in before.items():
             setattr(kind, name, method)
 
 
-def _asking(frame: FrameType, skipped: str = "") -> FrameType:
-    """Return the innermost frame that is neither Python's, nor made by it, nor of `skipped`."""
+def _scanned(fn: Any, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    return fn(elems, elems)  # with no names but its own: it runs in a file of jax
+
+
+def _asking(frame: FrameType, is_passed: Callable[[str], bool]) -> FrameType:
+    """Return the innermost frame whose file is neither passed, nor this one, nor made by Python."""
     while frame.f_back is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
         is_made = file.startswith("<") and name.startswith("__")
-        if not (is_made or file == skipped or project_files.is_of_python(file)):
+        if not (is_made or file == __file__ or is_passed(file)):
             break
         frame = frame.f_back
     return frame
+
+
+def is_helper(file: str) -> bool:
+    """Return whether code in a file only passes a size on: its caller may be the user, or jax."""
+    is_numpys = file.startswith(np.__path__[0])
+    return is_numpys or file.endswith(_PASSING) or project_files.is_of_python(file)
 
 
 @contextmanager

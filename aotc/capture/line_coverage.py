@@ -7,14 +7,15 @@ or a dtype. All branches of a `jax.lax.cond` are traced; `control_flow` counts t
 import dis
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import jax
+from jax import export
 
 from aotc.base.evidence import ControlFlow, Coverage, FunctionCoverage
 from aotc.base.source_locations import FunctionLines
@@ -22,6 +23,11 @@ from aotc.capture import jax_private
 from aotc.capture.project_files import is_own, name_of, own_names
 from aotc.capture.user_exceptions import user_line
 
+_OF_VALUES = (
+    jax.errors.JAXTypeError,
+    jax.errors.JAXIndexError,
+    jax.errors.InconclusiveDimensionOperation,
+)
 _RESUME_BYTES = 2
 """Size of the RESUME instruction that begins a function's body, on the line of its `def`."""
 
@@ -30,12 +36,13 @@ class Recording:
     """The program's own functions that have run, and their lines.
 
     `root` is the manifest's folder, `tool` the tool id in `sys.monitoring`. `caught` has errors of
-    jax about unknown values that the program itself handled, with their lines.
+    jax about unknown values that the program itself handled, with their lines; `note` is told of
+    them as well, and of questions for the type of a symbolic size.
     """
 
-    def __init__(self, root: Path, tool: int) -> None:
+    def __init__(self, root: Path, tool: int, note: Callable[[FrameType, str], None]) -> None:
         self.caught: dict[str, None] = {}
-        self._root, self._tool = root, tool
+        self._root, self._tool, self._note = root, tool, note
         # By identity: equal code may come from two files, and one file may be imported twice.
         self._codes: dict[int, CodeType] = {}
         self._lines: dict[int, set[int]] = {}
@@ -74,32 +81,43 @@ class Recording:
             return sys.monitoring.DISABLE
         if id(code) not in self._codes:
             self._codes[id(code)], self._lines[id(code)] = code, set()
-            sys.monitoring.set_local_events(self._tool, code, sys.monitoring.events.LINE)
+            events = sys.monitoring.events
+            sys.monitoring.set_local_events(self._tool, code, events.LINE | events.CALL)
         return None
+
+    def _called(self, code: CodeType, offset: int, function: object, first: object) -> None:
+        if function is type and export.is_symbolic_dim(first):
+            self._note(sys._getframe(1), f"asks for the type of {first}")
 
     def _ran(self, code: CodeType, line: int) -> object:
         self._lines[id(code)].add(line)
         return sys.monitoring.DISABLE
 
     def _handled(self, code: CodeType, offset: int, error: BaseException) -> None:
-        is_of_values = isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError))
+        texts = [each for each in error.args if isinstance(each, str)]
+        of_sizes = any("'_DimExpr' object" in text for text in texts)
+        is_of_values = of_sizes or isinstance(error, _OF_VALUES)
         if is_of_values and is_own(code.co_filename, self._root):
             self.caught[f"{type(error).__name__} at {user_line(error, self._root)}"] = None
+            self._note(sys._getframe(1), f"catches {type(error).__name__}")
 
 
 @contextmanager
-def recording(root: Path) -> Iterator[Recording]:
+def recording(
+    root: Path, note: Callable[[FrameType, str], None] = lambda frame, what: None
+) -> Iterator[Recording]:
     """Record while the block runs; recordings cannot be nested.
 
     jax's caches of traces are off in the block, so that functions traced before run again.
     """
     monitoring, events = sys.monitoring, sys.monitoring.events
     tool = next(number for number in range(6) if monitoring.get_tool(number) is None)
-    seen = Recording(root, tool)
+    seen = Recording(root, tool, note)
     monitoring.use_tool_id(tool, "aotc")
     try:
         monitoring.register_callback(tool, events.PY_START, seen._started)
         monitoring.register_callback(tool, events.LINE, seen._ran)
+        monitoring.register_callback(tool, events.CALL, seen._called)
         monitoring.restart_events()
         monitoring.register_callback(tool, events.EXCEPTION_HANDLED, seen._handled)
         monitoring.set_events(tool, events.PY_START | events.EXCEPTION_HANDLED)

@@ -9,6 +9,7 @@ import os
 import posix
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from importlib.util import source_from_cache
 from pathlib import Path
 from types import FrameType
@@ -64,7 +65,8 @@ class Recorder:
             return
         name = _absolute(os.fsdecode(path))
         if name.endswith(".pyc"):
-            name = _source_of(name)
+            with suppress(ValueError):
+                name = source_from_cache(name)
         if not name.startswith(self._skipped):
             self._opened.add(name)
 
@@ -132,13 +134,6 @@ def _absolute(path: str) -> str:
     if ".." in path and os.path.realpath(name) != os.path.realpath(joined):
         return os.path.realpath(joined)
     return name
-
-
-def _source_of(path: str) -> str:
-    try:
-        return source_from_cache(path)
-    except ValueError:
-        return path
 
 
 def _mapped() -> Iterator[str]:

@@ -8,22 +8,14 @@ the old bytecode would build a program that its provenance does not name.
 import os
 import sys
 from collections.abc import Mapping
-from importlib.machinery import (
-    BYTECODE_SUFFIXES,
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    SourceFileLoader,
-    SourcelessFileLoader,
-)
+from importlib import machinery
 from typing import Any
 
 from aotc.capture import project_files
 from aotc_runtime.base.digest import sha256
 
 
-class _SourceLoader(SourceFileLoader):
+class _SourceLoader(machinery.SourceFileLoader):
     """Loads modules from source, and neither reads nor writes bytecode.
 
     https://docs.python.org/3/library/importlib.html#importlib.abc.SourceLoader.path_stats
@@ -44,10 +36,10 @@ IMPORTED: dict[str, str] = {}
 """Digests of the sources that this process has imported, as it read them, by path."""
 
 
-_find_in = FileFinder.path_hook(
-    (ExtensionFileLoader, EXTENSION_SUFFIXES),
-    (_SourceLoader, SOURCE_SUFFIXES),
-    (SourcelessFileLoader, BYTECODE_SUFFIXES),
+_find_in = machinery.FileFinder.path_hook(
+    (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+    (_SourceLoader, machinery.SOURCE_SUFFIXES),
+    (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
 )
 
 

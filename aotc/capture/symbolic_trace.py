@@ -15,11 +15,11 @@ from types import FrameType
 from typing import Any
 
 import jax
-import numpy as np
 from jax import export
 
-from aotc.capture import jax_private, project_files, trace_refusals, user_exceptions
+from aotc.capture import jax_private, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
+from aotc.capture.line_coverage import recording
 from aotc.compile.mlir import mlir_context
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError
@@ -28,15 +28,15 @@ from aotc_runtime.schema.size_expressions import Expression, parse_expression
 
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 
+type Notes = dict[tuple[str, str], str]
+"""By a word of `jax_private.telling_sizes` and a dimension, the first line, "model.py:12 (f)"."""
+
 type Shapes = tuple[Sequence[Any], Sequence[Any]]
 """Symbolic shapes of input leaves and of output leaves."""
 
 type ShapesOf = Callable[[FlatCall, Any], Shapes]
 
 _COMPARISON = re.compile(r"comparison '(.+)' (\S+) '(.+)' is inconclusive")
-_OPERATORS = ("jax/_src/export/shape_poly.py", "jax/_src/core.py")
-"""Files of jax that raise where a program uses a size, or an array of one, as a number."""
-
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 _POWER = re.compile(r"(\w+)\^(\d+)")
@@ -65,17 +65,15 @@ class Symbolic:
             if the function cannot be traced this way.
         specialized: By dimension, the place where the program decides by its size.
         undetermined: By dimension, why jax cannot trace the function without its size.
-        counted: By dimension, the first line that computes with its size, "model.py:12 (f)"; known
-            where all dimensions could be traced at once.
-        uneven: By dimension, a size that is no multiple of it plus a constant, "n//2 at model.py:12
-            (f)"; likewise.
+        unseen: Dimensions by whose size the program may decide after what jax cannot trace.
+        notes: Those of the trace with all dimensions; for splits, also of those with one at a time.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
     specialized: dict[str, Specialized] = field(default_factory=dict)
     undetermined: dict[str, str] = field(default_factory=dict)
-    counted: dict[str, str] = field(default_factory=dict)
-    uneven: dict[str, str] = field(default_factory=dict)
+    unseen: frozenset[str] = frozenset()
+    notes: Notes = field(default_factory=dict)
 
 
 def analyze(
@@ -90,31 +88,43 @@ def analyze(
 
     `shapes_of` takes a call and its abstract results; the function traces at sizes `concrete`.
     """
+    shapes: Shapes | None = None
+    failure: Specialized | str | None
+    notes: Notes = {}
     try:
         sizes = symbols(accepted, relations)
     except ValueError as error:
-        reason = f"jax does not take the range or the relations: {first_line(error)}"
-        return Symbolic(None, undetermined=dict.fromkeys(accepted, reason))
-    shapes, failure, counted, uneven = _evaluate(call_at, shapes_of, sizes, root)
+        failure = f"jax does not take the range or the relations: {first_line(error)}"
+    else:
+        shapes, failure, notes = _evaluate(call_at, shapes_of, sizes, root)
     written = None
     if shapes is not None:
         inputs = _inputs(call_at, shapes_of, accepted, relations) or shapes[0]
         written = (_written(inputs), _written(shapes[1]))
     if failure is None:
-        return Symbolic(written, counted=counted, uneven=uneven)
+        return Symbolic(written, notes=notes)
     specialized: dict[str, Specialized] = {}
     undetermined: dict[str, str] = {}
     for name, known in accepted.items():
-        alone = {**concrete, **symbols({name: known}, ())}
-        _, found, *_ = _evaluate(call_at, shapes_of, alone, root)
+        # Without a constraint that jax proves little by: the size is a multiple of a symbol.
+        step = known.multiple_of
+        symbol = name if step == 1 else f"{name}_by_{step}"
+        fewer = Dimension(known.smallest // step, known.largest // step, 1)
+        alone = {**concrete, name: step * symbols({symbol: fewer}, ())[symbol]}
+        _, found, own = _evaluate(call_at, shapes_of, alone, root)
+        notes |= {
+            (word, name): line for (word, _), line in own.items() if word in jax_private.COUPLED
+        }
         if isinstance(found, Specialized):
             specialized[name] = found
         elif found is not None:
             undetermined[name] = found
+    unseen = frozenset(undetermined)
     if not specialized and not undetermined:
         undetermined = dict.fromkeys(accepted, str(failure))
     # A program that only asks whether two sizes are equal traces; that it asked is what counts.
-    return Symbolic(None if specialized else written, specialized, undetermined, counted)
+    inputs_outputs = None if specialized else written
+    return Symbolic(inputs_outputs, specialized, undetermined, unseen, notes)
 
 
 def _inputs(
@@ -178,11 +188,8 @@ def export_module(
 
 def _evaluate(
     call_at: CallAt, shapes_of: ShapesOf, sizes: Mapping[str, Any], root: Path
-) -> tuple[Shapes | None, Specialized | str | None, dict[str, str], dict[str, str]]:
-    """Trace a call; return shapes, the deciding place or an error, and places that use sizes.
-
-    The last two are `counted` and `uneven` of `Symbolic`.
-    """
+) -> tuple[Shapes | None, Specialized | str | None, Notes]:
+    """Trace a call; return shapes, the deciding place or an error, and notes by symbols."""
     asked: list[Specialized] = []
 
     def note(frame: FrameType, does: str) -> None:
@@ -192,30 +199,27 @@ def _evaluate(
             asked.append(_specialized(place, frame.f_code.co_qualname, does))
 
     try:
-        with _unfiltered(), jax_private.questions(note, root):
+        with _unfiltered(), recording(root, note), jax_private.questions(note, root):
             call = call_at(sizes)
             leaves = [leaf.data for leaf in call.leaves]
             traced, results = jax.make_jaxpr(call, return_shape=True)(*leaves)
             shapes = shapes_of(call, results)
     except Exception as error:  # noqa: BLE001 - the user's code, or jax, for whatever reason
-        return None, next(iter(asked), None) or _failure(error, root), {}, {}
-    counted: dict[str, str] = {}
-    for size, chain in jax_private.counted_sizes(traced.jaxpr):
-        for name in _NAME.findall(size):
-            if name in sizes:
-                counted.setdefault(name, trace_refusals.own_line(chain, root))
-    uneven: dict[str, str] = {}
-    for size, chain in jax_private.sizes_within(traced.jaxpr):
-        for name in sizes if _is_uneven(size) else ():
-            if name in _NAME.findall(str(size)):
-                uneven.setdefault(name, f"{size} at {trace_refusals.own_line(chain, root)}")
-    return shapes, next(iter(asked), None), counted, uneven
+        return None, next(iter(asked), None) or _failure(error, root), {}
+    notes: Notes = {}
+    for word, size, chain in jax_private.telling_sizes(traced.jaxpr):
+        for name in _NAME.findall(str(size)):
+            if (word, name) in notes or (word == jax_private.UNEVEN and not _is_uneven(size, name)):
+                continue
+            line = trace_refusals.own_line(chain, root)
+            notes[word, name] = line if word != jax_private.UNEVEN else f"{size} at {line}"
+    return shapes, next(iter(asked), None), notes
 
 
-def _is_uneven(size: Any) -> bool:
-    """Return whether a size is no sum of multiples of dimensions' sizes and a constant."""
+def _is_uneven(size: Any, name: str) -> bool:
+    """Return whether a size is no multiple of a dimension's plus a constant, the others known."""
     text = axis_text(size)
-    return text == "?" or any(len(names) > 1 for _, names in parse_expression(text).terms)
+    return text == "?" or any(n.count(name) > 1 for _, n in parse_expression(text).terms)
 
 
 def _specialized(place: str, function: str, does: str) -> Specialized:
@@ -230,7 +234,7 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
         return f"{first.where}: {first.title} ({first.found})"
     line, function = user_exceptions.user_place(error, root) or ("an unknown line", "a function")
     frames = traceback.extract_tb(error.__traceback__)[::-1]
-    asking = next((f.filename for f in frames if not _is_helper(f.filename)), None)
+    asking = next((f.filename for f in frames if not jax_private.is_helper(f.filename)), None)
     is_users = asking is not None and user_exceptions.is_users(asking)
     if compared := _COMPARISON.search(str(error)):
         asked = " ".join(compared.groups())
@@ -240,12 +244,6 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
     if is_users:
         return _specialized(line, function, "needs the size as a number")
     return f"{line}: {type(error).__name__}: {first_line(error)}"
-
-
-def _is_helper(file: str) -> bool:
-    """Return whether code in a file only passes a size on: its caller may be the user, or jax."""
-    is_numpys = file.startswith(np.__path__[0])
-    return is_numpys or file.endswith(_OPERATORS) or project_files.is_of_python(file)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ carry which dimension, how much of the program was traced, and a module for size
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,6 +120,8 @@ def trace_entry_point(
                 call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root
             )
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
+    if is_file:  # its operations decide nothing
+        symbolic = replace(symbolic, unseen=frozenset())
     leaf_axes = find(symbolic, traced, known, call_at)
     inputs = _input_specs(first, leaf_axes.inputs, on_mesh)
     outputs = _output_specs(first, leaf_axes.outputs, on_mesh)
@@ -146,11 +149,10 @@ def trace_entry_point(
         lifted=_lifted_constants(name, lifted),
         mesh=mesh_of(manifest.mesh) if manifest.mesh else None,
         specialized={dimension: each.what for dimension, each in symbolic.specialized.items()},
-        undetermined=symbolic.undetermined,
         counted={
             dimension: place
-            for dimension, place in symbolic.counted.items()
-            if at_once(spec.out_of_profile.get(dimension))
+            for (word, dimension), place in symbolic.notes.items()
+            if word == jax_private.COUNTED and at_once(spec.out_of_profile.get(dimension))
         },
         coverage=covered,
         lines=EntryPointLines(
@@ -346,7 +348,7 @@ def _policy_findings(
     """Yield findings for policies that the program does not support.
 
     AOTC-E838 is for a dimension that the program is specialized to, E839 for inputs or outputs with
-    unknown axes of the dimension.
+    unknown axes of the dimension, and for decisions by its size that may be unseen.
     """
     for dimension, policy in manifest.entry_points[name].out_of_profile.items():
         where = manifest.where("entry_points", name, "out_of_profile", dimension)
@@ -372,19 +374,26 @@ def _unsuited(
         yield "output-size-is-unknown", f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
     plan = at_once(policy)
     if isinstance(plan, bundle_manifest.Split) and not unknown:
-        for kind, spec in tensors:
-            carrying = [a for a in spec.shape if dimension in parse_expression(a).names()]
-            if carrying not in ([], [dimension]):
-                found = f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
-                yield "split-needs-one-axis-per-tensor", found
+        unfit = [
+            f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
+            for kind, spec in tensors
+            if [a for a in spec.shape if dimension in parse_expression(a).names()]
+            not in ([], [dimension])
+        ]
+        for found in unfit:
+            yield "split-needs-one-axis-per-tensor", found
+        notes = [(w, line) for (w, name), line in symbolic.notes.items() if name == dimension]
+        yield from [each for each in notes if each[0] in jax_private.COUPLED and not unfit][:1]
     if isinstance(plan, bundle_manifest.Pad):
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):
             yield "fill-for-an-unknown-input", path
-    reasons = [(d, str(r)) for d, r in (symbolic.specialized | symbolic.undetermined).items()]
-    if isinstance(policy, bundle_manifest.Range) and (size := symbolic.uneven.get(dimension)):
-        yield "size-is-no-multiple-plus-a-constant", size
-    if isinstance(policy, bundle_manifest.CompileHere | bundle_manifest.Range) and reasons:
-        other, reason = reasons[0]
+    uneven = symbolic.notes.get((jax_private.UNEVEN, dimension))
+    if isinstance(policy, bundle_manifest.Range) and uneven:
+        yield jax_private.UNEVEN, uneven
+    reasons = symbolic.specialized | symbolic.undetermined
+    if not isinstance(policy, bundle_manifest.CompileHere | bundle_manifest.Range):
+        reasons = {name: reasons[name] for name in symbolic.unseen & {dimension}}
+    for other, reason in [*reasons.items()][:1]:
         cause = "function-is-not-traceable-at-symbolic-sizes"
-        yield cause, reason if other == dimension else f"{reason} (of {other})"
+        yield cause, str(reason) if other == dimension else f"{reason} (of {other})"

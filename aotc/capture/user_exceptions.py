@@ -4,6 +4,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import CodeType
 
@@ -125,6 +126,7 @@ def show_cause(refused: AotcError) -> None:
         warn(*user_traceback(cause).splitlines())
 
 
+@cache
 def is_users(file: str) -> bool:
     """Return whether code in a file is neither ours, nor jax's, nor Python's import machinery."""
     is_frozen = file.startswith("<frozen")

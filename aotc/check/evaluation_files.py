@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aotc.base.errors import refusal
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import ValueFile
 from aotc.check.plain_structures import Leaf, array_of, leaf_of
 from aotc.check.trial_records import read_arrays
 from aotc_runtime.schema.manifest_labels import sizes_text
@@ -147,6 +146,10 @@ def _results_folder(folder: Path, target: str, entry_point: str) -> Path:
     return folder / f"evaluated.{target}.{entry_point}"
 
 
+def _result_file(path: Path) -> ValueFile[tuple[Leaf, Leaf]]:
+    return ValueFile(path, tuple[Leaf, Leaf])
+
+
 def write_results(
     folder: Path, target: str, entry_point: str, results: Iterator[tuple[Array, Array]]
 ) -> None:
@@ -154,27 +157,16 @@ def write_results(
     own = _results_folder(folder, target, entry_point)
     own.mkdir()
     for number, (output, labels) in enumerate(results):
-        data = msgspec.msgpack.encode([leaf_of(output), leaf_of(labels)])
-        (own / f"{number:06}.msgpack").write_bytes(data)
+        _result_file(own / f"{number:06}.msgpack").write((leaf_of(output), leaf_of(labels)))
 
 
 def read_results(folder: Path, target: str, entry_point: str) -> Iterator[tuple[Array, Array]]:
     """Yield what `write_results` wrote."""
     for path in sorted(_results_folder(folder, target, entry_point).iterdir()):
-        output, labels = unpacked(path.read_bytes(), tuple[Leaf, Leaf])
+        output, labels = _result_file(path).read()
         yield array_of(output), array_of(labels)
 
 
-def prepared_file(folder: Path) -> Path:
+def prepared_file(folder: Path) -> ValueFile[list[Prepared]]:
     """Return the file with the description of the data of all entry points."""
-    return folder / "evaluations.msgpack"
-
-
-def write_prepared(folder: Path, prepared: Sequence[Prepared]) -> None:
-    """Write the description of the data of all entry points."""
-    prepared_file(folder).write_bytes(msgspec.msgpack.encode(list(prepared)))
-
-
-def read_prepared(folder: Path) -> list[Prepared]:
-    """Return what `write_prepared` wrote."""
-    return unpacked(prepared_file(folder).read_bytes(), list[Prepared])
+    return ValueFile(folder / "evaluations.msgpack", list[Prepared])

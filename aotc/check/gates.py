@@ -15,9 +15,6 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import BundleManifest, ProfileRecord
 from aotc_runtime.schema.manifest_labels import label, sizes_text
 
-SHOWN_MAX = 4
-"""Number of functions with untraced lines that one finding names."""
-
 type Sizes = Mapping[str, int]
 
 type _Excess = tuple[str, str, str, str]
@@ -118,7 +115,7 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
             for function, at in zip(functions, lines.of_file(file, functions), strict=True)
             if function.traced < function.lines
         ]
-        shown = shortened(missed, SHOWN_MAX, "; ")
+        shown = shortened(missed, 4, "; ")
         found = f"{coverage.shown_part:.3f}, {coverage.traced} of {coverage.lines}; not {shown}"
         yield "min_coverage", f"at least {limit} of the lines traced", found, hint
 

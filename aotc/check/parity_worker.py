@@ -19,7 +19,7 @@ import numpy as np
 from aotc.base.errors import finding
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
-from aotc.check.evaluation_files import Batch, Prepared, read_prepared, write_results
+from aotc.check.evaluation_files import Batch, Prepared, prepared_file, write_results
 from aotc.check.metrics import metric_of
 from aotc.check.parity_calls import call_differences, structure_differences
 from aotc.check.parity_process import Answer, Job
@@ -97,7 +97,7 @@ def outcome(job: Job, progress: Progress) -> Answer:
     resident = make_resident(verified)
     if job.evaluates:
         ready = make_ready(resident)
-        prepared = read_prepared(folder)
+        prepared = prepared_file(folder).read()
         scores = {e.entry_point: score(ready, e, target, folder, progress) for e in prepared}
         return Answer(scores=scores)
     differing: list[Finding] = []

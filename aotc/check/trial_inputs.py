@@ -30,8 +30,13 @@ a mask puts beside them.
         infinity: a condition that one row meets may change others, and sorting moves it to the end.
     fill-row: likewise, but the last is what pads the input.
     equal-rows: all as the first along each dimension.
+
+Kinds for calls of plain JAX alone:
+    at the low end, at the high end: of the range, or else so far from zero that squares are finite.
+    like constants: those of the program, within the range.
 """
 
+import math
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -58,6 +63,7 @@ LOW, HIGH, MIXED, REVERSED, RISING = "low", "high", "mixed", "reversed", "rising
 SPECIAL_ROWS = NAN_ROW, INFINITE_ROW = "nan-row", "infinite-row"
 FILL_ROW = "fill-row"
 EQUAL_ROWS = "equal-rows"
+ENDS = LOWEST, HIGHEST, _ = "at the low end", "at the high end", "like constants"
 ROWS = (*SPECIAL_ROWS, FILL_ROW, EQUAL_ROWS)
 """Kinds with rows that are like no other row, or like every other one."""
 
@@ -87,7 +93,7 @@ class TrialLeaf(Struct, frozen=True):
             integers of the sample.
         is_key: Whether these are data of random keys, for which any bits are valid.
         is_fixed: Whether every trial passes the sample, such as a mask that the loader passes.
-        is_drawn: Whether the sample's numbers are drawn, not recorded or a function's.
+        is_recorded: Whether the sample comes from a file.
         is_made: Whether a function of the user makes the sample, whose keys, and integers without
             bounds, low and high inputs keep, and whose booleans low ones do.
         fill: What pads it.
@@ -99,7 +105,7 @@ class TrialLeaf(Struct, frozen=True):
     bounds: Bounds | None = None
     is_key: bool = False
     is_fixed: bool = False
-    is_drawn: bool = True
+    is_recorded: bool = False
     is_made: bool = False
     fill: Any = False
     fixed_axes: tuple[bool, ...] = ()
@@ -159,6 +165,8 @@ def trial_inputs(
             made.append(np.where(is_even, _half(LOW, leaf, seed), _half(HIGH, leaf, seed)))
         elif kind == RISING:
             made.append(_rising(leaf, seed))
+        elif kind in ENDS:
+            made.append(_ends(kind, leaf, anchors))
         else:
             generator = _generator(kind, leaf, seed)
             made.append(_made(kind, leaf, anchors, generator, has_arrays=has_arrays))
@@ -204,7 +212,8 @@ def _half(kind: str, leaf: TrialLeaf, seed: int) -> Array:
     if leaf.is_key and not leaf.is_made:
         return generator.integers(0, 1 << 32, leaf.shape, np.uint32)
     if leaf.is_float:
-        bounds = leaf.bounds if leaf.is_drawn or leaf.bounds else _bounds_of(sample)
+        is_given = leaf.is_recorded or leaf.is_made
+        bounds = leaf.bounds or (_bounds_of(sample) if is_given else None)
         values = _half_floats(generator, leaf.shape, bounds, is_low=is_low)
         if leaf.dtype.kind == "c":
             values = values + 1j * generator.standard_normal(leaf.shape)
@@ -219,7 +228,7 @@ def _half(kind: str, leaf: TrialLeaf, seed: int) -> Array:
     if leaf.dtype != np.bool_:
         middle = (len(values) + 1) // 2
         values = values[:middle] if is_low else values[-middle:]
-    elif not is_low and (leaf.is_drawn or leaf.is_made or (values != leaf.fill).any()):
+    elif not is_low and (not leaf.is_recorded or (values != leaf.fill).any()):
         # A single false of the caller's hides the false that pads a row from `all`.
         return np.full(leaf.shape, not leaf.fill)
     return np.asarray(values[generator.integers(0, len(values), leaf.shape)])
@@ -230,7 +239,7 @@ def _rising(leaf: TrialLeaf, seed: int) -> Array:
     if False in leaf.fixed_axes:
         axis = leaf.fixed_axes.index(False)
         is_late |= 2 * np.indices(leaf.shape, sparse=True)[axis] >= leaf.shape[axis]
-    if leaf.dtype == np.bool_ and (leaf.is_drawn or leaf.is_made):
+    if leaf.dtype == np.bool_ and not leaf.is_recorded:
         return is_late
     return np.where(is_late, _half(HIGH, leaf, seed), _half(LOW, leaf, seed))
 
@@ -240,6 +249,15 @@ def _edged(kind: str, leaf: TrialLeaf, made: Array) -> Array:
         first = tuple(slice(None) if is_fixed else 0 for is_fixed in leaf.fixed_axes)
         made[first] = leaf.ends[kind == HIGH]
     return made
+
+
+def _ends(kind: str, leaf: TrialLeaf, anchors: Sequence[Array]) -> Array:
+    if leaf.is_key or not (leaf.is_float or leaf.bounds):
+        return leaf.sample
+    low, high = leaf.bounds or (-math.sqrt(_largest(leaf)), math.sqrt(_largest(leaf)))
+    scalars = {each.item() for each in anchors if each.ndim == 0 and np.isfinite(each)}
+    held = {LOWEST: [low], HIGHEST: [high]}.get(kind) or sorted(filter(leaf.within, scalars))
+    return np.resize(held, leaf.shape).astype(leaf.dtype) if held else leaf.sample
 
 
 def _has_edges(leaf: TrialLeaf) -> bool:

@@ -29,8 +29,11 @@ POINTS_MAX = 4096
 MANY_PROFILES = 6
 """With more profiles, each is tried with its smallest and its largest padding only."""
 
-PARTS_TRIED_MAX = 64
+PARTS_TRIED_MAX, SMALL_PARTS_MAX = 64, 512
 """Most parts of a call that is tried: plain JAX has to take it whole. Calls may have more."""
+
+SMALL = 2**18
+"""Most numbers that the inputs of a call of SMALL_PARTS_MAX parts hold."""
 
 ZERO_OR_ONE = (0, 1)
 
@@ -167,7 +170,7 @@ class _Planner(Struct, frozen=True):
             groups.setdefault(others, []).append(profile[name])
         for others, sizes in groups.items():
             pairs = [(size, size) for size in sizes] + [(b, a) for a, b in pairwise(sorted(sizes))]
-            for parts in dict.fromkeys([*pairs, self._most_parts(name, sizes)]):
+            for parts in dict.fromkeys([*pairs, self._most_parts(name, sizes, dict(others))]):
                 if sum(parts) not in self.accepted[name]:
                     continue
                 whole = dict(sorted({**dict(others), name: sum(parts)}.items()))
@@ -181,14 +184,17 @@ class _Planner(Struct, frozen=True):
                         profiles=tuple({**whole, name: part} for part in parts),
                     )
 
-    def _most_parts(self, name: str, sizes: Collection[int]) -> tuple[int, ...]:
+    def _most_parts(self, name: str, sizes: Collection[int], others: Sizes) -> tuple[int, ...]:
         """Return smaller profiles that add up to the largest call; () if none do."""
         # It may have the size of a profile, as joined requests do.
         accepted = self.accepted[name]
-        largest = min(accepted.largest, max(sizes) * PARTS_TRIED_MAX)
+        whole = {**others, name: min(accepted.largest, max(sizes) * SMALL_PARTS_MAX)}
+        held = sum(prod(trial_run.shape_at(each, whole)) for each in self.captured.inputs)
+        most = SMALL_PARTS_MAX if held <= SMALL else PARTS_TRIED_MAX
+        largest = min(accepted.largest, max(sizes) * most)
         down = range(largest, 0, -accepted.multiple_of)
         made = (add_up(size, [each for each in sizes if each < size]) for size in down)
-        return next((tuple(parts) for parts in made if parts and len(parts) <= PARTS_TRIED_MAX), ())
+        return next((tuple(parts) for parts in made if parts and len(parts) <= most), ())
 
     def beside(self, name: str) -> Iterator[Trial]:
         """Yield trials with one row beside rows of calls of other sizes where it is padded.
@@ -265,7 +271,9 @@ def plan_trials(
     relations = [parse_relation(text) for text in spec.relations]
     accepted = {dimension: known.accepted for dimension, known in dimensions.items()}
     sizes = [dict(each) for each in profiles]
-    rows = trial_inputs.SPECIAL_ROWS if _has_free_rows(captured, spec) else ()
+    floats = {tensor.path for tensor in captured.inputs if trial_run.is_float(tensor.dtype)}
+    may_be_nan = floats - {*spec.by_loader, *spec.fixtures.ranges}
+    rows = trial_inputs.SPECIAL_ROWS if may_be_nan and spec.numerics != "finite" else ()
     planner = _Planner(captured, entry, sorted(pads), accepted, relations, sizes, rows)
     planned = [
         Trial(planner.call(each, kind)) for each in sizes for kind in (FIXTURE, *trial_inputs.KINDS)
@@ -275,14 +283,6 @@ def plan_trials(
         if isinstance(at_once(policy), Split):
             planned += [*planner.split(dimension), *planner.beside(dimension)]
     return replace(entry, trials=tuple(planned))
-
-
-def _has_free_rows(captured: CapturedEntryPoint, spec: EntryPointSpec) -> bool:
-    """Return whether callers may pass rows of NaN."""
-    stated = {*spec.by_loader, *spec.fixtures.ranges}
-    return spec.numerics != "finite" and any(
-        trial_run.is_float(tensor.dtype) and tensor.path not in stated for tensor in captured.inputs
-    )
 
 
 def ranges(
@@ -324,7 +324,7 @@ def trial_leaves(
             bounds=spec.fixtures.ranges.get(path),
             is_key=tensor.key_impl is not None,
             is_fixed=path in spec.by_loader,
-            is_drawn=isinstance(declared.get(path), InputLeaf) and not is_recorded,
+            is_recorded=isinstance(declared.get(path), InputLeaf) and is_recorded,
             is_made=not isinstance(declared.get(path), InputLeaf),
             fill=fill_value(fills.get(path, "0"), tensor.dtype),
             fixed_axes=tuple(not parse_expression(axis).names() for axis in tensor.shape),

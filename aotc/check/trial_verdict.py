@@ -156,9 +156,6 @@ NAMES = {
 ROUNDING = 1e-3
 """The largest relative error that rounding in another order, in float32, plausibly makes."""
 
-SHOWN_MAX = 4
-"""Inputs that a message names with the number that filled them."""
-
 
 def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], names: str) -> str:
     largest = max(each.difference.max_rel for each in failed)
@@ -189,6 +186,9 @@ def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], name
             f"keep the padding out of sums, means and maxima over {names}: take a `mask`, and "
             "jnp.where(mask, x, 0) before anything is added up; or leave the policy at fail"
         )
+        is_row = [o.trial.call.inputs == trial_inputs.FILL_ROW for o in failed]
+        if all(o.trial.fill != DECLARED or row for o, row in zip(failed, is_row, strict=True)):
+            hint += "; the declared fill does not replace a mask, as callers may pass its number"
     else:
         hint = f"leave the policy at fail: entries along {names} depend on each other"
     if {o.trial.call.inputs for o in failed} <= {*trial_inputs.SPECIAL_ROWS}:
@@ -221,7 +221,7 @@ def _named(fill: str) -> str:
 
 def _numbers(filled: Mapping[str, str]) -> str:
     shown = [f"{path} = {number}" for path, number in filled.items()]
-    return f" ({shortened(shown, SHOWN_MAX)})" if shown else ""
+    return f" ({shortened(shown, 4)})" if shown else ""
 
 
 def judged(

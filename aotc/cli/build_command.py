@@ -21,12 +21,12 @@ from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import BeforePacking, Built
-    from aotc.pipeline.cache.cache_store import Cache
+    from aotc.pipeline.cache.cache_store import LocalStore
     from aotc.pipeline.cached_backend import OpenCompilers
     from aotc.pipeline.cached_tasks import Done
 
 
-def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) -> Cache:
+def _shared(local: LocalStore, url: str, key: str | None, trusted: Sequence[Path]) -> LocalStore:
     """Return a local cache that reads and fills a remote one.
 
     `key` is the file or URI of the private key that signs new entries; `trusted` are files of the
@@ -40,7 +40,9 @@ def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) ->
     signer = signer_of(key, None) if key else None
     if signer:
         keys.append(load_public_key(signer.public_pem(), "", "--cache-key"))
-    shared: Cache = optional("--remote-cache")(local, url, signer, {key.id: key for key in keys})
+    shared: LocalStore = optional("--remote-cache")(
+        local, url, signer, {key.id: key for key in keys}
+    )
     return shared
 
 
@@ -150,7 +152,7 @@ def build(
         raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if ignored := worker_environment.ignored():
         note_ignored(ignored)
-    cache: Cache | None = store_of(place, cache_size)
+    cache: LocalStore | None = store_of(place, cache_size)
     if cache is not None and remote_cache is not None:
         cache = _shared(cache, remote_cache, cache_key, cache_trust)
     recorded = tuning_files.read(tuning_file) if tuning_file else None

@@ -143,12 +143,15 @@ def _misused(error: click.ClickException, out: Output) -> int:
     context = getattr(error, "ctx", None)
     name = context.command_path if context else "aotc"
     usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
+    hint: str = getattr(error, "hint", f"run `{name} --help`")
+    if _is_option_of_commands(error):
+        hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
     made = refusal(
         "AOTC-E001",
         name,
         _message_of(error),
         expected=" ".join(usage.removeprefix("Usage: ").split()),
-        hint=_hint_of(error, name),
+        hint=hint,
     )
     if out.json:
         return fail(out, made)
@@ -165,13 +168,6 @@ def _message_of(error: click.ClickException) -> str:
     message = f"{message[:1].lower()}{message[1:]}".removesuffix(".")
     message = re.sub(r"is not a valid (integer|float) range\Z", r"is not a valid \1", message)
     return f"{message}; did you mean {' or '.join(map(repr, close))}?" if close else message
-
-
-def _hint_of(error: click.ClickException, name: str) -> str:
-    if _is_option_of_commands(error):
-        return f"put it after the command: `{name} COMMAND ... {error.option_name}`"
-    hint: str = getattr(error, "hint", f"run `{name} --help`")
-    return hint
 
 
 def _is_option_of_commands(error: click.ClickException) -> TypeGuard[click.NoSuchOption]:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         yield lambda stage, done, total: None
         return
     if not sys.stderr.isatty():
-        with _lines() as lines:
+        with _lines(_counted) as lines:
             yield lines.on_stage
         return
     from rich.progress import TaskID, TextColumn, TimeElapsedColumn
@@ -61,9 +62,10 @@ EVERY_SECONDS = 10.0
 
 
 class _Lines:
-    """Progress as lines."""
+    """Progress as lines; `counted` is the text for what is done of a total."""
 
-    def __init__(self) -> None:
+    def __init__(self, counted: Callable[[int, int], str]) -> None:
+        self._text_of = counted
         self._lock = threading.Lock()
         self._begun: dict[str, float] = {}
         self._counted: dict[str, str] = {}
@@ -77,17 +79,12 @@ class _Lines:
                 # One that does not count ends where the next one begins.
                 running = {each: text for each, text in self._counted.items() if text}
                 self._counted = {**running, stage: ""}
-                self._write(f"{stage}: {_counted(0, total)}" if total else stage)
+                self._write(f"{stage}: {self._text_of(0, total)}" if total else stage)
             if stage in self._counted and total:
-                self._counted[stage] = _counted(done, total)
+                self._counted[stage] = self._text_of(done, total)
             if 0 < total <= done and stage in self._counted:
                 seconds = now - self._begun[stage]
                 self._write(f"{stage}: {self._counted.pop(stage)}, {seconds:.1f} s")
-
-    def on_bytes(self, stage: str, done: int, total: int) -> None:
-        """Remember the bytes of a stage that has begun."""
-        with self._lock:
-            self._counted[stage] = _bytes(done, total)
 
     def still(self) -> None:
         """Write a line about the stages that have not ended."""
@@ -106,8 +103,8 @@ class _Lines:
 
 
 @contextmanager
-def _lines() -> Iterator[_Lines]:
-    lines, ended = _Lines(), threading.Event()
+def _lines(counted: Callable[[int, int], str]) -> Iterator[_Lines]:
+    lines, ended = _Lines(counted), threading.Event()
 
     def tell() -> None:
         while not ended.wait(EVERY_SECONDS):
@@ -142,18 +139,9 @@ def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
         yield lambda done, total: None
         return
     if not sys.stderr.isatty():
-        with _lines() as lines:
-            begun = time.perf_counter()
+        with _lines(_bytes) as lines:
             lines.on_stage(stage, 0, 0)
-            last = (0, 0)
-
-            def keep(done: int, total: int) -> None:
-                nonlocal last
-                last = (done, total)
-                lines.on_bytes(stage, done, total)
-
-            yield keep
-            warn(f"{stage}: {_bytes(*last)}, {time.perf_counter() - begun:.1f} s")
+            yield partial(lines.on_stage, stage)
         return
     from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 

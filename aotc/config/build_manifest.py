@@ -17,58 +17,28 @@ from aotc.base.msgpack_values import unpacked
 from aotc.config import manifest_relations, toml_validation
 from aotc.config import toml_document as toml
 from aotc.config.checkpoint_files import INDEX, ORBAX, SINGLE, main_file
-from aotc.config.dimension_specs import DimensionSpec
-from aotc.config.field_types import Name, Size
-from aotc.config.input_specs import (
-    InputDict,
-    InputLeaf,
-    InputLike,
-    InputList,
-    InputTree,
-    all_leaves,
-    dimensions_of,
-    with_leaves,
-)
+from aotc.config.dimension_specs import DimensionSpec as DimensionSpec
+from aotc.config.input_specs import InputDict as InputDict
+from aotc.config.input_specs import InputLeaf as InputLeaf
+from aotc.config.input_specs import InputLike as InputLike
+from aotc.config.input_specs import InputList as InputList
+from aotc.config.input_specs import InputTree as InputTree
+from aotc.config.input_specs import all_leaves as all_leaves
+from aotc.config.input_specs import dimensions_of as dimensions_of
+from aotc.config.input_specs import with_leaves as with_leaves
 from aotc.config.manifest_problem import Problem
-from aotc.config.manifest_specs import (
-    BuildManifest,
-    EntryPointSpec,
-    FixtureSpec,
-    ManifestKeys,
-    Overrides,
-    SourceFile,
-    WeightsSpec,
-    profiles_of,
-)
+from aotc.config.manifest_specs import BuildManifest as BuildManifest
+from aotc.config.manifest_specs import EntryPointSpec as EntryPointSpec
+from aotc.config.manifest_specs import FixtureSpec as FixtureSpec
+from aotc.config.manifest_specs import ManifestKeys
+from aotc.config.manifest_specs import Overrides as Overrides
+from aotc.config.manifest_specs import SourceFile as SourceFile
+from aotc.config.manifest_specs import WeightsSpec as WeightsSpec
+from aotc.config.manifest_specs import profiles_of as profiles_of
 from aotc.config.precision_specs import ChosenPrecision
-from aotc.config.routing_policies import at_once
+from aotc.config.routing_policies import at_once as at_once
 from aotc.config.toml_document import Document
 from aotc_runtime.schema.bundle_manifest import Range
-
-__all__ = [
-    "BuildManifest",
-    "DimensionSpec",
-    "EntryPointSpec",
-    "FixtureSpec",
-    "InputDict",
-    "InputLeaf",
-    "InputLike",
-    "InputList",
-    "InputTree",
-    "Name",
-    "Overrides",
-    "Size",
-    "SourceFile",
-    "WeightsSpec",
-    "all_leaves",
-    "at_once",
-    "decode_build_manifest",
-    "dimensions_of",
-    "encode_build_manifest",
-    "profiles_of",
-    "read_build_manifest",
-    "with_leaves",
-]
 
 SCHEMA = 1
 KIND = "build manifest"

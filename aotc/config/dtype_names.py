@@ -18,6 +18,7 @@ OTHER_DTYPES = SHORT_DTYPES | {
     "fp32": "float32",
     "fp64": "float64",
     "int": "int32",
+    "uint": "uint32",
     "long": "int64",
     "boolean": "bool",
 }

@@ -20,11 +20,11 @@ from typing import Annotated
 
 from pydantic import ConfigDict, PlainValidator, TypeAdapter, ValidationError
 
-from aotc.base.errors import finding
+from aotc.base.errors import finding, shortened
 from aotc.config.field_types import refusal
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.base.suggestions import closest
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import Sharding
 from aotc_runtime.schema.shard_layout import text, untiled
@@ -148,9 +148,7 @@ def _mismatches(
 
 
 def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
-    close = closest(pattern, paths)
-    shown = ", ".join(paths[:16]) + (", …" if len(paths) > 16 else "")
     cause = "sharding-pattern-matches-nothing"
-    expected = f"the path of an array, such as {shown}" if shown else ""
-    hint = f"did you mean `{close}`?" if close else "write `*` for one step, `**` for several"
+    expected = f"the path of an array, such as {shortened(paths, 16)}" if paths else ""
+    hint = did_you_mean(pattern, paths, "write `*` for one step, `**` for several")
     return finding("AOTC-E806", where, spell(pattern), cause=cause, expected=expected, hint=hint)

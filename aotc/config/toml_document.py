@@ -71,7 +71,11 @@ def read(path: Path, kind: str) -> Document:
             type.
     """
     document = parse_bytes(path, _bytes(path, kind), kind)
-    _require_type(document, kind)
+    types = [name for name, marks in _MARKS.items() if marks & document.data.keys()]
+    if types and kind in _MARKS and kind not in types:
+        found, expected, hint = f"a {types[0]}", f"a {kind}", f"pass the {kind}"
+        cause, where = "file-is-of-another-type", str(path)
+        raise refusal("AOTC-E804", where, found, cause=cause, expected=expected, hint=hint)
     return document
 
 
@@ -81,15 +85,6 @@ _MARKS = {
     "trust policy": {"identities", "keys", "threshold"},
 }
 """Keys that tell one type of file from the others."""
-
-
-def _require_type(document: Document, kind: str) -> None:
-    """Raise BuildManifestError (AOTC-E804) for a file that is plainly of another type."""
-    types = [name for name, marks in _MARKS.items() if marks & document.data.keys()]
-    if types and kind in _MARKS and kind not in types:
-        found, expected, hint = f"a {types[0]}", f"a {kind}", f"pass the {kind}"
-        cause, where = "file-is-of-another-type", str(document.path)
-        raise refusal("AOTC-E804", where, found, cause=cause, expected=expected, hint=hint)
 
 
 def parse_bytes(path: Path, source: bytes, kind: str) -> Document:

@@ -35,7 +35,7 @@ from aotc.pipeline.asset_files import read_assets, with_card
 from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
 from aotc.pipeline.build_plan import resolve_candidates
 from aotc.pipeline.build_tuning import Tuning
-from aotc.pipeline.cache.cache_store import Cache
+from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_backend import OpenCompilers, on_this_host
 from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
 from aotc.pipeline.scratch_folder import Scratch
@@ -96,7 +96,7 @@ def build(
     on_stage: OnStage = lambda stage, done, total: None,
     on_output: OnOutput = lambda process, text: None,
     tuning: Tuning | None = None,
-    cache: Cache | None = None,
+    cache: LocalStore | None = None,
     keep_going: bool = False,
     on_done: OnDone = lambda done: None,
     builder: str | None = None,
@@ -143,6 +143,7 @@ def build(
         manifest = with_card(manifest, card)
     path = output or Path(f"{manifest.name}-{manifest.version}.aotb")
     require_place(path, form)
+    attestations = build_notes.attestations_at(path)
     asked = ((sbom, output_paths.BILL_OF_MATERIALS), (save_tuning, TUNING_FILE))
     files = [(place, kind) for place, kind in asked if place]
     for place, kind in files:
@@ -219,6 +220,7 @@ def build(
             },
         ),
         *(cache.notes() if cache else ()),
+        *build_notes.lost_attestations(path, attestations),
     ]
     labelled = {
         f"{compiled.jobs[target][key].label} for {target}": executable

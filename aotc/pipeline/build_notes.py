@@ -1,17 +1,38 @@
 """Notes on what a build does not prove."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 from msgspec import UNSET
 
 from aotc.base.stages import CapturedProgram
 from aotc.pipeline.scratch_folder import Scratch
+from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.fallback_policies import without_compiling
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_contents import read_root
 
 _OUTPUTS = "outputs/"
+
+
+def attestations_at(path: Path) -> int:
+    """Return how many attestations a bundle has; 0 where there is none."""
+    try:
+        return len(read_root(open_bundle(path)).attestations)
+    except (AotcError, OSError):
+        return 0
+
+
+def lost_attestations(path: Path, before: int) -> Iterator[str]:
+    """Yield a note if a bundle has fewer attestations than the one that it replaced."""
+    if (now := attestations_at(path)) < before:
+        yield (
+            f"{path} replaces a signed bundle: it had {before} attestations, such as signatures, "
+            f"and the new one has {now}; sign it again before you deploy it"
+        )
 
 
 def program_notes(program: CapturedProgram) -> Iterator[str]:
@@ -67,8 +88,7 @@ def not_computed(program: CapturedProgram) -> Iterator[str]:
 def fixed_decisions(program: CapturedProgram) -> Iterator[str]:
     """Yield a note for each decision of the program that its trace fixed, or may have fixed.
 
-    It caught an error about an unknown value, or decides by the size of a dimension, or could not
-    be traced at all sizes of one at once.
+    It caught an error about an unknown value, or decides by the size of a dimension.
     """
     for name, entry_point in program.entry_points.items():
         for caught in entry_point.lines.caught:
@@ -82,12 +102,6 @@ def fixed_decisions(program: CapturedProgram) -> Iterator[str]:
                 f"{name} is specialized to {dimension}: {reason}"
                 f"{f' ({at})' if at else ''}; each profile was traced separately, and other sizes "
                 "cannot be served"
-            )
-        for dimension, reason in entry_point.undetermined.items():
-            yield (
-                f"the axes of {name} that carry {dimension} were found by trial, since jax cannot "
-                f"trace it at all sizes at once: {reason}; decisions by {dimension} after it were "
-                "not seen"
             )
 
 

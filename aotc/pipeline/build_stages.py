@@ -27,7 +27,7 @@ from aotc.pipeline import build_tuning, user_processes
 from aotc.pipeline.asset_files import AssetFiles
 from aotc.pipeline.build_plan import EngineFallback, Wanted, compile_jobs, first_refusal
 from aotc.pipeline.build_tuning import Tuner
-from aotc.pipeline.cache.cache_store import Cache
+from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
 from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks, open_tasks
 from aotc.pipeline.evaluation import Evaluated, evaluate, over_limits, specs_of
@@ -167,7 +167,7 @@ class CompileQueue:
 @contextmanager
 def open_run(
     request: Request,
-    cache: Cache | None,
+    cache: LocalStore | None,
     jobs: int | None,
     compilers: OpenCompilers,
     on_stage: OnStage,

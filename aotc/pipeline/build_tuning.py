@@ -19,7 +19,7 @@ from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Positions, Recorded, choices
-from aotc.pipeline.cache.cache_store import Cache
+from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_backend import OpenCompilers
 from aotc.pipeline.cached_tasks import OnDone
 from aotc.pipeline.scratch_folder import Scratch
@@ -126,7 +126,7 @@ class BuildOptions(TypedDict):
     targets: Sequence[str]
     tuning: Tuning
     jobs: int | None
-    cache: Cache | None
+    cache: LocalStore | None
     compilers: OpenCompilers
     on_stage: OnStage
     on_output: OnOutput

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.base.msgpack_values import unpacked
-from aotc.pipeline.cache.cache_store import Cache
+from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import is_digest, sha256
 
@@ -143,7 +143,7 @@ class Tasks:
     """
 
     def __init__(
-        self, store: Cache | None, last: Last, on_done: OnDone = lambda done: None
+        self, store: LocalStore | None, last: Last, on_done: OnDone = lambda done: None
     ) -> None:
         self.store = store
         self._last, self._on_done = last, on_done
@@ -293,7 +293,7 @@ class _Record(Struct, frozen=True):
 
 @contextmanager
 def open_tasks(
-    store: Cache | None, manifest: Path, name: str, on_done: OnDone
+    store: LocalStore | None, manifest: Path, name: str, on_done: OnDone
 ) -> Iterator[tuple[Tasks, str]]:
     """Yield the tasks of a build, and a phrase for the earlier build that they are compared with.
 
@@ -329,7 +329,7 @@ def _place(kind: str, of: str) -> str:
     return digest.removeprefix("sha256:")
 
 
-def _read(store: Cache, place: str) -> _Record | None:
+def _read(store: LocalStore, place: str) -> _Record | None:
     data = store.read_record(place)
     try:
         return msgspec.json.decode(data, type=_Record) if data else None

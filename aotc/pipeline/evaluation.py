@@ -16,7 +16,7 @@ from aotc.base.errors import finding, refusal
 from aotc.base.stages import UNTRACED, CapturedProgram
 from aotc.bundle.write.bundle_writer import TargetParts
 from aotc.check import parity_process
-from aotc.check.evaluation_files import PLAIN_JAX, Array, Prepared, read_prepared, write_prepared
+from aotc.check.evaluation_files import PLAIN_JAX, Array, Prepared, prepared_file
 from aotc.check.metrics import interval, metric_of
 from aotc.check.parity_process import Ran
 from aotc.check.plain_structures import array_of
@@ -119,7 +119,7 @@ def _run(
         run.on_stage("evaluate", done, max(done, total))
 
     source.execute(CHILD, {}, run.workers, run.on_output, advance)
-    prepared = read_prepared(folder)
+    prepared = prepared_file(folder).read()
     runs = [part for part in parts if ran[part.manifest.target.name].not_run is None]
     # Plain JAX has made as many calls as each target is going to make, or nearly so.
     total = done * (1 + len(runs))
@@ -132,9 +132,9 @@ def _run(
         )
         prepared = [each.scored(target, scores[each.entry_point]) for each in prepared]
     if any(None in each.scores.values() for each in prepared):
-        write_prepared(folder, prepared)
+        prepared_file(folder).write(prepared)
         source.execute(CHILD, {}, run.workers, run.on_output, advance)
-        prepared = read_prepared(folder)
+        prepared = prepared_file(folder).read()
     return {
         target: {
             each.entry_point: _evaluation(each, specs[each.entry_point], target, ran[target])

@@ -363,7 +363,7 @@ def reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[
 def _digest_of_modules(captured: CapturedEntryPoint) -> str:
     """Return the digest of a captured entry point without source lines, which comments move."""
     plain = replace(captured, lines=EntryPointLines(), coverage=Coverage(), calls={})
-    plain = replace(plain, specialized={}, undetermined={}, counted={})
+    plain = replace(plain, specialized={}, counted={})
     return sha256(msgspec.msgpack.encode(plain))
 
 

@@ -1,6 +1,7 @@
 """A reviewed bundle as data: what it contains and who claims to have signed it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import starmap
 from types import MappingProxyType
 from typing import Any
@@ -43,7 +44,9 @@ def bundle_report(review: Review) -> dict[str, Any]:
 
 def _claims(claim: Claim) -> list[dict[str, Any]]:
     """Return who says they signed, and with what provenance."""
-    definition = _definition(claim.stated)
+    definition = _Definition()  # of a predicate that is none, or malformed
+    with suppress(msgspec.ValidationError):
+        definition = decoder(_Built).decode(claim.stated).buildDefinition
     variables = definition.internalParameters.variables
     said = {
         "predicate_type": claim.predicate_type,
@@ -69,14 +72,6 @@ class _Definition(Struct, frozen=True):
 
 class _Built(Struct, frozen=True):
     buildDefinition: _Definition = _Definition()
-
-
-def _definition(predicate: bytes) -> _Definition:
-    """Return what provenance says was built; nothing of a predicate that is none, or malformed."""
-    try:
-        return decoder(_Built).decode(predicate).buildDefinition
-    except msgspec.ValidationError:
-        return _Definition()
 
 
 def _build(predicate: bytes) -> dict[str, Any]:

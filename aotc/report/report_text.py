@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 from msgspec import UNSET
-from rich.console import Console
-from rich.text import Text
 
 from aotc.base.constants import EVERYTHING, NOT_SET, SET
 from aotc.base.errors import by_reason, shortened
@@ -59,51 +58,34 @@ UNLIMITED = 10_000
 """Columns of output that is not a terminal."""
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Raise, where rich would exit with status 1, which stands for an internal error."""
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+def _line(text: str, *, title: str = "", indent: str = "") -> None:
+    """Print a line after its title, which is bold on a terminal."""
+    bold = click.style(printable(title), bold=True) if title else ""
+    click.echo(f"{indent}{bold}{printable(text)}")
 
 
-class _Page:
-    """Output of plain text: without markup, or control characters from an unverified bundle.
-
-    Where it is not a terminal, lines are not wrapped.
-    """
-
-    def __init__(self) -> None:
-        self.console = _Console()
-        if not self.console.is_terminal:
-            self.console.width = UNLIMITED
-
-    def line(self, text: str, *, title: str = "", indent: str = "") -> None:
-        """Print a line after its bold title. The terminal wraps it, a pipe does not."""
-        line = Text(indent)
-        line.append(printable(title), style="bold")
-        line.append(printable(text))
-        self.console.print(line, soft_wrap=True, highlight=False)
-
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int) -> None:
-        """Print a table of named rows; its header is bold."""
-        named = [[printable(cell) for cell in row] for row in rows]
-        for text, is_header in columns(header, named, self.console.width, indent):
-            self.line("" if is_header else text, title=text if is_header else "")
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int) -> None:
+    """Print a table of named rows; its header is bold."""
+    room = get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
+    named = [[printable(cell) for cell in row] for row in rows]
+    for text, is_header in columns(header, named, room, indent):
+        _line("" if is_header else text, title=text if is_header else "")
 
 
-def _print_targets(targets: dict[str, Any], page: _Page) -> None:
+def _print_targets(targets: dict[str, Any]) -> None:
     for name, target in targets.items():
         requires = target["requires"]
         threads = count(target["target"]["threads"], "thread")
-        page.line(
+        _line(
             f"  {_runs_with(target)}, {threads}, needs {size(requires['memory_bytes'])} memory",
             title=name,
         )
         for line in engine_lines(target):
-            page.line(f"  {line}")
+            _line(f"  {line}")
         for line in mesh_lines(target["mesh"]):
-            page.line(f"  {line}")
+            _line(f"  {line}")
         for set_name, weights in target["weights"].items():
-            page.line(
+            _line(
                 f"  weights {set_name}: {count(weights['tensors'], 'tensor')}, "
                 f"{size(weights['size_bytes'])}, from {weights['origin']}"
             )
@@ -111,9 +93,9 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
             sizes = [ref["size"] for ref in asset["files"].values()]
             named = "folder of " + count(len(sizes), "file")
             what = named if asset["kind"] == "folder" else "".join(asset["files"])
-            page.line(f"  asset {asset_name}: {what}, {size(sum(sizes))}")
+            _line(f"  asset {asset_name}: {what}, {size(sum(sizes))}")
         for entry_name, entry in target["entry_points"].items():
-            _print_entry_point(entry_name, entry, page)
+            _print_entry_point(entry_name, entry)
 
 
 def _runs_with(target: Mapping[str, Any]) -> str:
@@ -162,21 +144,21 @@ def _shortened(items: dict[str, str]) -> str:
     return shortened([f"{path} {text}" for path, text in items.items()], 4) or "nothing"
 
 
-def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
+def _print_entry_point(name: str, entry: dict[str, Any]) -> None:
     added = masks_and_lengths(entry)
     parameters = [parameter for parameter in entry["parameters"] if parameter not in added]
-    page.line(f"({', '.join(parameters)})", title=name, indent="  ")
+    _line(f"({', '.join(parameters)})", title=name, indent="  ")
     inputs = {path: text for path, text in entry["inputs"].items() if path not in added}
-    page.line(f"    takes {_shortened(inputs)}")
+    _line(f"    takes {_shortened(inputs)}")
     if added:
-        page.line(f"    added by the loader: {_shortened(added)}")
-    page.line(f"    gives {_shortened(entry['outputs'])}")
+        _line(f"    added by the loader: {_shortened(added)}")
+    _line(f"    gives {_shortened(entry['outputs'])}")
     for owner, structure in entry["structures"].items():
         if len(structure) > STRUCTURE_CHARACTERS_MAX:
             structure = f"{structure[:STRUCTURE_CHARACTERS_MAX]}… (whole: aotc inspect --json)"
-        page.line(f"    {owner} is {structure}")
+        _line(f"    {owner} is {structure}")
     if entry["donated"]:
-        page.line(f"    donates {', '.join(entry['donated'])}")
+        _line(f"    donates {', '.join(entry['donated'])}")
     rows = []
     for profile in entry["profiles"]:
         generated = profile["thunks"].get("kernel", 0)
@@ -190,19 +172,19 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
             *_parity(profile["parity"]),
         )
         rows.append(row)
-    page.table(PROFILE_COLUMNS, rows, indent=4)
+    _table(PROFILE_COLUMNS, rows, indent=4)
     for line in (*shapes_lines(entry), *evidence_lines(entry)):
-        page.line(f"    {line}")
+        _line(f"    {line}")
     served: dict[str, list[str]] = {}
     for profile in entry["profiles"]:
         served.setdefault(profile["engine"], []).append(sizes_text(profile["sizes"]))
     if len(served) > 1:
         parts = (f"{engine} {', '.join(sizes)}" for engine, sizes in served.items())
-        page.line(f"    engines: {'; '.join(parts)}")
+        _line(f"    engines: {'; '.join(parts)}")
     for profile in entry["profiles"]:
         if tuned := profile.get("tuned"):
             sizes = sizes_text(profile["sizes"]) or "-"
-            page.line(f"    tuned {sizes}: {tuned_text(tuned)}")
+            _line(f"    tuned {sizes}: {tuned_text(tuned)}")
 
 
 def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
@@ -327,28 +309,27 @@ def tuned_text(tuned: dict[str, Any]) -> str:
 
 def print_bundle(report: dict[str, Any]) -> None:
     """Print the text of `aotc inspect`."""
-    page = _Page()
-    page.line("", title=f"{report['name']} {report['version']}")
-    page.line(f"root    {report['root_digest']}")
+    _line("", title=f"{report['name']} {report['version']}")
+    _line(f"root    {report['root_digest']}")
     certificates = [claim for claim in report["signatures"] if "outcome" in claim]
     bills = [claim for claim in report["signatures"] if claim.get("predicate_type") == SBOM_TYPE]
     others = [each for each in report["signatures"] if each not in (*certificates, *bills)]
     claims = list(dict.fromkeys(_key_of(claim) for claim in others))
     signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "no"
-    page.line(f"signed  {signed}")
+    _line(f"signed  {signed}")
     for claim in certificates:
         said = f"{claim['package']} {claim['version']} for {claim['target']}: {claim['outcome']}"
-        page.line(f"claims  {said}, by {_key_of(claim)} on {claim['certified_on']}")
+        _line(f"claims  {said}, by {_key_of(claim)} on {claim['certified_on']}")
     for claim in bills:
-        page.line(f"listed  what it was made with, in a bill of materials by {_key_of(claim)}")
+        _line(f"listed  what it was made with, in a bill of materials by {_key_of(claim)}")
     read = {name: said for claim in others for name, said in claim.get("variables", {}).items()}
     for word, said in (("read", SET), ("asked", NOT_SET)):
         if names := sorted(name for name in read if read[name] == said):
             shown = ", ".join("all together" if n == EVERYTHING else n for n in names)
-            page.line(f"{word:8}variables, {said}: {shown}")
+            _line(f"{word:8}variables, {said}: {shown}")
     for name in report["absent_targets"]:
-        page.line(f"absent  {name}: signed with the others, left out of this copy")
-    _print_targets(report["targets"], page)
+        _line(f"absent  {name}: signed with the others, left out of this copy")
+    _print_targets(report["targets"])
 
 
 def _key_of(claim: dict[str, Any]) -> str:
@@ -360,15 +341,14 @@ def print_build(built: Built, *, verbose: bool) -> None:
     from aotc.report.build_report import build_report
 
     report = build_report(built)
-    page = _Page()
-    page.line(
+    _line(
         f"  {report['bundle']}  {size(report['size_bytes'])}",
         title=f"{report['name']} {report['version']}",
     )
-    page.line(f"root    {report['root_digest']}")
+    _line(f"root    {report['root_digest']}")
     signed = report["signed_by"]
-    page.line(f"signed  {signed[:16] if signed else 'no'}")
-    _print_targets(report["targets"], page)
+    _line(f"signed  {signed[:16] if signed else 'no'}")
+    _print_targets(report["targets"])
     # By name: entry points share the arrays that both close over.
     lifted = {
         constant["tensor"]: f"{constant['dtype']}{list(constant['shape'])}"
@@ -378,18 +358,18 @@ def print_build(built: Built, *, verbose: bool) -> None:
     }
     if lifted:
         what = count(len(lifted), "closed-over array")
-        page.line(f"lifted  {what} into weights: {shortened([*lifted.values()], 6)}")
+        _line(f"lifted  {what} into weights: {shortened([*lifted.values()], 6)}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
-    page.line(f"took    {times}")
+    _line(f"took    {times}")
     for measure in built.isolation if verbose else ():
-        page.line(f"apart   {measure}")
+        _line(f"apart   {measure}")
     for job, lines in report["diagnostics"].items():
         if verbose:
-            page.line(f"{job}:")
+            _line(f"{job}:")
             for line in lines:
-                page.line(f"  {line}")
+                _line(f"  {line}")
     if report["diagnostics"] and not verbose:
-        page.line(f"note    {count(len(report['diagnostics']), 'compilation')} had remarks; see -v")
+        _line(f"note    {count(len(report['diagnostics']), 'compilation')} had remarks; see -v")
 
 
 def _processor(target: bundle_manifest.Target) -> tuple[tuple[str, str], ...]:
@@ -413,7 +393,6 @@ def _device(device: bundle_manifest.TargetDevice) -> tuple[tuple[str, str], ...]
 
 def print_target(target: bundle_manifest.Target) -> None:
     """Print the text of `aotc targets show`."""
-    page = _Page()
     for name, value in (
         ("name", target.name),
         ("platform", f"{target.platform} {target.triple}"),
@@ -422,7 +401,7 @@ def print_target(target: bundle_manifest.Target) -> None:
         ("devices", str(target.devices)),
         ("options", ", ".join(f"{k}={v}" for k, v in target.options.items()) or "-"),
     ):
-        page.line(f"{name:<10} {value}")
+        _line(f"{name:<10} {value}")
 
 
 def print_run(document: dict[str, Any]) -> None:

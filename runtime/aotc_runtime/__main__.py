@@ -37,14 +37,8 @@ class _MisusedError(Exception):
 
     def __init__(self, message: str, program: str = PROGRAM, usage: str = "") -> None:
         super().__init__(message)
-        self.finding = Finding(
-            code=USAGE_ERROR,
-            title="invalid command line",
-            where=program,
-            expected=usage,
-            found=message,
-            hint=f"run `{program} --help`",
-        )
+        hint, title = f"run `{program} --help`", "invalid command line"
+        self.finding = Finding(USAGE_ERROR, program, usage, message, hint, title)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -217,14 +211,8 @@ def _print(report: Report, *, as_json: bool, in_lines: bool) -> None:
 
 
 def _unwritable(found: str) -> Finding:
-    return Finding(
-        code="AOTC-E003",
-        title="stdout is not writable",
-        where="stdout",
-        expected="",
-        found=found,
-        hint="redirect stdout to a file with free space",
-    )
+    hint, title = "redirect stdout to a file with free space", "stdout is not writable"
+    return Finding("AOTC-E003", "stdout", "", found, hint, title)
 
 
 def _silence_stdout() -> None:

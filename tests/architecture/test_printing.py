@@ -21,6 +21,7 @@ RAW = {
     "runtime/aotc_runtime/__main__.py": "texts of `render` and `document_text`, and our own",
     "runtime/serve/aotc_serve/server_process.py": "lines of `logged` and `json_line`",
     "runtime/aotc_runtime/system/read_progress.py": "moves the cursor, and writes numbers",
+    "aotc/report/report_text.py": "texts of `printable`",
     "aotc/cli/command_output.py": "texts of `render` and `document_text`",
     "aotc/cli/command_group.py": "texts of our own",
     "aotc/base/workers/zygote.py": "a child's; its parent quotes it",

@@ -58,7 +58,6 @@ SCRATCH = {
     "aotc/pipeline/parity_check.py": ("the build's scratch folder: a policy for the parity worker"),
     "aotc/check/evaluation_files.py": "the build's scratch folder: results and rows",
     "aotc/pipeline/children/evaluation_worker.py": "the build's scratch folder",
-    "aotc/commands/tune/accuracy_control.py": "the build's scratch folder",
     "aotc/commands/tune/precision_search.py": "a scratch folder: a policy for trial bundles",
     "aotc/base/msgpack_values.py": "the build's scratch folder: values of its processes",
     "aotc/pipeline/scratch_folder.py": "the build's scratch folder",

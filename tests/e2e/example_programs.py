@@ -122,11 +122,11 @@ def detect(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
 
 
 def images() -> Arrays:
-    """Images of 1 to 4 by 1 to 4 cells; four of these sizes are profiles."""
+    """Images by their cells; two of these sizes are profiles, the others are padded."""
     random, stride = np.random.default_rng(5), detector.model.STRIDE
     return {
         f"{r}x{c}": random.uniform(0, 1, (stride * r, stride * c, 3)).astype(np.float32)
-        for r, c in product((1, 2, 3, 4), repeat=2)
+        for r, c in product((1, 3, 4), (2, 3, 4))
     }
 
 

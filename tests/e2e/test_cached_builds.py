@@ -5,17 +5,19 @@ one gives.
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aotc.base.errors import BudgetExceededError, CaptureError, CompileError
+from aotc.bundle.sign.signer import LocalSigner
 from aotc.compile.compile_refusals import no_backend
 from aotc.compile.compiler_protocol import Backend
 from aotc.compile.compiler_registry import backend_for
 from aotc.pipeline import cached_backend
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cached_tasks import Done, Kind, OnDone
+from aotc.pipeline.cached_tasks import Done, Kind
 from tests.conftest import manifest_of
 from tests.refusals import error_of
 
@@ -55,16 +57,13 @@ class Project:
         ):  # fmt: skip
             (self.root / name).write_text(text)
 
-    def build(
-        self, *targets: str, cached: bool = True, keep_going: bool = False, on_done: OnDone = print
-    ) -> Built:
+    def build(self, *targets: str, cached: bool = True, **options: Any) -> Built:
         return build(
             self.root / "two.toml",
             targets=targets,
-            on_done=on_done,
             output=self.root / "two.aotb",
             cache=LocalStore(self.store.folder, 10**9) if cached else None,
-            keep_going=keep_going,
+            **{"on_done": print, **options},
         )
 
 
@@ -110,7 +109,10 @@ def test_unchanged_build_runs_nothing(project: Project, prepared: tuple[Project,
         "not built before",
         "every build does",
     }
-    again, clean = project.build(), project.build(cached=False)
+    again = project.build(signer=LocalSigner.ephemeral())
+    clean = project.build(cached=False)
+    lost = "replaces a signed bundle"
+    assert lost in "".join(clean.notes) and lost not in "".join((*first.notes, *again.notes))
     assert ran(again) == UNCHANGED
     assert again.bundle.root_digest == first.bundle.root_digest == clean.bundle.root_digest
     assert {r for reasons in ran(clean).values() for r in reasons} == {

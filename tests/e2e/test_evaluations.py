@@ -23,8 +23,8 @@ from aotc.cli.command_group import cli
 from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.pipeline import evaluation as module
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.cache.cache_store import Cache, LocalStore
-from aotc.pipeline.cached_tasks import Kind
+from aotc.pipeline.cache.cache_store import LocalStore
+from aotc.pipeline.cached_tasks import Done, Kind
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, TrustError
 from aotc_runtime.schema.bundle_manifest import Evaluation, EvaluationRan, ParityNotRun
@@ -99,7 +99,7 @@ def built(
     profiles: str = "[1, 8]",
     more: str = "",
     targets: tuple[str, ...] = (),
-    cache: Cache | None = None,
+    **options: Any,
 ) -> Built:
     (folder / "program.py").write_text(PROGRAM.replace('"data.npz"', repr(f"{folder}/data.npz")))
     text = HEAD.format(evaluation=evaluation, function=function, profiles=profiles, more=more)
@@ -112,9 +112,8 @@ def built(
     signer = LocalSigner.ephemeral()
     (folder / "trust.toml").write_text(policy_text("scored", [signer.public_pem()]))
     output = folder / "scored.aotb"
-    return build(
-        folder / "m.toml", output=output, signer=signer, jobs=1, cache=cache, targets=targets
-    )
+    manifest = folder / "m.toml"
+    return build(manifest, output=output, signer=signer, jobs=1, targets=targets, **options)
 
 
 def recorded(made: Built, target: str = "cpu-x86-64-v3") -> Evaluation:
@@ -275,10 +274,12 @@ def test_targets_of_other_profiles_score_the_same_samples(tmp_path: Path) -> Non
         assert result.value == "0.75"
 
 
-def test_all_that_does_not_fit_is_reported_at_once(tmp_path: Path) -> None:
+def test_all_that_does_not_fit_is_reported_at_once_before_compiling(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", y=X, x=X.astype(np.float64), target=LABELS[:3])
-    error = refused(tmp_path)
+    done: list[Done] = []
+    error = refused(tmp_path, on_done=done.append)
     assert isinstance(error, CaptureError)
+    assert not [each for each in done if each.task.kind is Kind.COMPILE]
     assert [(f.code, f.found) for f in error.findings] == [
         ("AOTC-E847", "an unknown array"),
         ("AOTC-E847", "float64[16, 4]"),

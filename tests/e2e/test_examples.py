@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import jax_free
@@ -16,9 +15,7 @@ import aotc_runtime
 from aotc.cli.command_group import cli
 from aotc_runtime import LoadedBundle
 from lm.model import HEAD_WIDTH, HEADS, LAYERS, MAX_LENGTH
-from tests.conftest import Bundle
-
-type Built = Callable[[str], Bundle]
+from tests.conftest import Built, Bundle
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -75,8 +72,8 @@ def watch_the_cache(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
     }
 
 
-def test_cache_stays_on_device_and_is_used_up(lm_bundle: Bundle, tmp_path: Path) -> None:
-    outputs, _ = jax_free.run(watch_the_cache, lm_bundle, tmp_path, prompts())
+def test_cache_stays_on_device_and_is_used_up(built: Built, tmp_path: Path) -> None:
+    outputs, _ = jax_free.run(watch_the_cache, built("lm"), tmp_path, prompts())
 
     np.testing.assert_array_equal(outputs["tokens"], generated(prompts())["2x32"])
     assert len(outputs["on_device"]) == 7 * LAYERS * 2

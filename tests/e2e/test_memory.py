@@ -7,14 +7,13 @@ the analysis is a lower bound, and how much comes on top depends on the processo
 
 import json
 import platform
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import Bundle
+from tests.conftest import Built
 from tests.e2e.peak_memory import MALLOC
 from tests.running import python
 
@@ -45,18 +44,21 @@ def observed(bundle: Path, policy: Path, attempt: int = 0) -> dict[str, dict[str
         ("train", ["init"]),
     ],
 )
-def test_analysis_is_close(built: Callable[[str], Bundle], example: str, labels: list[str]) -> None:
+def test_analysis_is_close(built: Built, example: str, labels: list[str]) -> None:
     for label in labels:
-        entries = [observed(*built(example), attempt)[label] for attempt in range(TRIES)]
-        # What threads or Python allocate besides comes on top in some processes, and only on top.
-        entry = min(entries, key=lambda entry: entry["observed"])
-        # Donated inputs are in numpy arrays here, of which the call makes buffers it may use up.
-        expected = entry["analysis"] + entry["donated"]
-        assert 0.9 * expected <= entry["observed"] <= 1.1 * (expected + entry["inputs"]), label
+        for attempt in range(TRIES):
+            entry = observed(*built(example), attempt)[label]
+            # Of donated inputs in numpy arrays, the call makes buffers it may use up.
+            expected = entry["analysis"] + entry["donated"]
+            most = 1.1 * (expected + entry["inputs"])
+            # What threads or Python allocate comes on top in some processes, and only on top.
+            if entry["observed"] <= most:
+                break
+        assert 0.9 * expected <= entry["observed"] <= most, label
 
 
 @pytest.mark.parametrize("example", ["vision", "lm", "train", "gp"])
-def test_calls_allocate_what_analysis_says(built: Callable[[str], Bundle], example: str) -> None:
+def test_calls_allocate_what_analysis_says(built: Built, example: str) -> None:
     found = observed(*built(example))
     assert found
     for label, entry in found.items():

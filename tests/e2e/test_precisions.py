@@ -17,13 +17,14 @@ from jax import export
 from msgspec.structs import replace
 
 import aotc_runtime
-from aotc.base.errors import BuildManifestError, ParityError
+from aotc.base.errors import BuildManifestError, ParityError, UsageError
 from aotc.base.evidence import AppliedPrecision, Calibration
 from aotc.bundle.read.bundle_review import review
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.cli.command_group import cli
+from aotc.commands.export.exported_model import choose
 from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.commands.tune.tuning_service import Measure
 from aotc.compile.target_files import builtin_folder
@@ -31,7 +32,7 @@ from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.build_tuning import Tuning
-from aotc.pipeline.cache.cache_store import Cache, LocalStore
+from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding, TrustError
@@ -145,7 +146,7 @@ NOW = datetime.now(UTC)
 def built(
     folder: Path,
     text: str,
-    cache: Cache | None = None,
+    cache: LocalStore | None = None,
     head: str = HEAD,
     tuning: Tuning | None = None,
 ) -> Built:
@@ -504,6 +505,11 @@ def test_entry_points_with_other_precisions_share_a_weights_set(tmp_path: Path) 
     exact = predicted(params(), x)
     errors = {name: np.abs(each - exact).max() for name, each in found.items()}
     assert errors["exact"] < 1e-5 < errors["predict"] < errors["coarse"]
+    named = "coarse", "stablehlo", {"batch": 1}, None
+    read = review(open_bundle(tmp_path / "small.aotb"), None, NOW)
+    assert choose(read, *named, "tiny").executable.record.precision.name == "tiny"
+    (told,) = error_of(UsageError, choose, read, *named, "small").findings
+    assert (told.found, told.expected) == ("small", "one of: tiny")
 
 
 def test_kernels_of_convolutions_and_narrow_weights_are_quantized(tmp_path: Path) -> None:

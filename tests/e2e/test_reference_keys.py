@@ -38,10 +38,8 @@ def like(n):
 
 
 def f(x):
-    size = x.shape[0]
-    # jax cannot trace this without the size, so that nothing is known of what follows.
-    steps = jnp.linspace(0.0, 1.0, size) * 0
-    return Out(x * (1 if size != 1 else 1.0) + steps)
+    # The build does not see that this text has a size.
+    return Out(x * (1 if "[1]" not in str(jax.typeof(x)) else 1.0))
 """
 
 

@@ -148,8 +148,8 @@ def connects(port: int) -> bool:
     return True
 
 
-def test_hopeless_stays_down(digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path) -> None:
-    wrong = places((digits_bundle[0], vision_bundle[1]), tmp_path)
+def test_hopeless_stays_down(digits_bundle: Bundle, train_bundle: Bundle, tmp_path: Path) -> None:
+    wrong = places((digits_bundle[0], train_bundle[1]), tmp_path)
     done = subprocess.run(command(wrong), capture_output=True, text=True, check=False)
     service = unit("aotc.service")["Service"]
     assert str(done.returncode) in service["RestartPreventExitStatus"].split()

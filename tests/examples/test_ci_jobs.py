@@ -71,10 +71,11 @@ def read(path: str, registry: OciServer) -> dict[str, Any]:
     return yaml.safe_load(text)
 
 
-def asked(registry: OciServer, method: str, text: str) -> int:
-    number = registry.count(method, text)
+def is_released(registry: OciServer) -> None:
+    tags = [name for where, name in registry.manifests if where == "models/digits"]
+    assert {"1.0.0", "stable"} <= set(tags)
+    assert registry.count("PUT", "/models/cache/manifests/") > 0
     registry.asked.clear()
-    return number
 
 
 # GitHub
@@ -130,9 +131,7 @@ class Github:
 def test_github_jobs_release_and_compare(registry: OciServer, project: Path) -> None:
     github = Github(registry, project)
     github.run("release")
-    tags = [name for where, name in registry.manifests if where == "models/digits"]
-    assert {"1.0.0", "stable"} <= set(tags)
-    assert asked(registry, "PUT", "/models/cache/manifests/") > 0
+    is_released(registry)
     assert not list(github.temporary.glob("*.key"))
 
     change(project)
@@ -213,17 +212,12 @@ class Gitlab:
 def test_gitlab_jobs_release(registry: OciServer, project: Path, comments: Kept) -> None:
     gitlab = Gitlab(registry, project, f"http://127.0.0.1:{comments.server_port}/api/v4")
     gitlab.run("release", **gitlab.protected)
-    tags = [name for where, name in registry.manifests if where == "models/digits"]
-    assert {"1.0.0", "stable"} <= set(tags)
-    assert asked(registry, "PUT", "/models/cache/manifests/") > 0
-
+    is_released(registry)
     change(project)
     gitlab.run("compare")
     ((path, headers, data),) = comments.taken
-    assert (
-        path == "/api/v4/projects/12/merge_requests/7/notes"
-        and headers["PRIVATE-TOKEN"] == "comments"
-    )
+    assert path == "/api/v4/projects/12/merge_requests/7/notes"
+    assert headers["PRIVATE-TOKEN"] == "comments"
     assert b'name="body"' in data and b"1.1.0" in data
     assert registry.count("GET", "/models/cache/blobs/") > 0
     assert not [a for a in registry.asked if a.method not in ("GET", "HEAD")]

@@ -5,22 +5,16 @@ by their probes.
 import json
 import os
 import re
-import ssl
 import subprocess
 import sys
 import tomllib
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tls_server import tls_context
 from waiting import SECONDS
 
 from aotc.commands.registry.bundle_push import push
@@ -74,11 +68,11 @@ def test_init_container_allows_offline(python: str, digits_bundle: Bundle, tmp_p
         started.lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
 
 
-def test_unsigned_stops_init(digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path) -> None:
+def test_unsigned_stops_init(digits_bundle: Bundle, train_bundle: Bundle, tmp_path: Path) -> None:
     (init,) = pod("kubernetes/deployment.yaml")["initContainers"]
     (reference,) = {a for a in init["args"] if a.startswith("oci://")}
     registry = OciServer()
-    places = started.copied((digits_bundle[0], vision_bundle[1]), tmp_path)
+    places = started.copied((digits_bundle[0], train_bundle[1]), tmp_path)
     places |= {reference: pushed(digits_bundle, registry), "/store": tmp_path / "store"}
     verify = started.program(sys.executable, init["args"], places)
     done = subprocess.run(verify, capture_output=True, text=True, check=False)
@@ -125,7 +119,7 @@ def test_kserve_serves_the_folder(
 
 
 def test_kserves_image_is_verified_first(
-    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
+    digits_bundle: Bundle, train_bundle: Bundle, tmp_path: Path
 ) -> None:
     _, predictor, model = by_kserve("kserve/digits-oci.yaml", "digits")
     (volume,), (verify,) = predictor["volumes"], predictor["initContainers"]
@@ -140,7 +134,7 @@ def test_kserves_image_is_verified_first(
     assert "COPY digits.aotb /models/" in (started.EXAMPLES / "docker" / "Dockerfile").read_text(
         "utf-8"
     )
-    for folder, policy, code in (("good", digits_bundle[1], 0), ("bad", vision_bundle[1], 5)):
+    for folder, policy, code in (("good", digits_bundle[1], 0), ("bad", train_bundle[1], 5)):
         (tmp_path / folder).mkdir()
         places = started.copied((digits_bundle[0], policy), tmp_path / folder)
         done = subprocess.run(started.program(sys.executable, verify["args"], places), check=False)
@@ -148,7 +142,7 @@ def test_kserves_image_is_verified_first(
 
 
 def test_kserves_storage_initializer_verifies_what_was_pushed(
-    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
+    digits_bundle: Bundle, train_bundle: Bundle, tmp_path: Path
 ) -> None:
     arguments, _, model = by_kserve("kserve/digits-oci.yaml", "digits-pushed")
     (storage,) = documents("kserve/digits-oci.yaml", "ClusterStorageContainer")
@@ -157,7 +151,7 @@ def test_kserves_storage_initializer_verifies_what_was_pushed(
     assert container["name"] == "storage-initializer", "as KServe finds it"
     registry = OciServer()
     reference = pushed(digits_bundle, registry)
-    for folder, policy, code in (("bad", vision_bundle[1], 5), ("good", digits_bundle[1], 0)):
+    for folder, policy, code in (("bad", train_bundle[1], 5), ("good", digits_bundle[1], 0)):
         (tmp_path / folder).mkdir()
         places = started.copied((digits_bundle[0], policy), tmp_path / folder)
         places |= {"/mnt/models": tmp_path / folder / "store", "8080": "0"}
@@ -203,31 +197,6 @@ def test_every_container_of_ours_is_confined_and_mounts_what_there_is(name: str)
 # Labels of nodes
 
 
-def certified(folder: Path) -> ssl.SSLContext:
-    """A server's side of TLS for 127.0.0.1; whoever trusts it finds ca.crt in the folder."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "cluster")])
-    now = datetime.now(UTC)
-    others = "content_commitment key_encipherment data_encipherment key_agreement crl_sign"
-    no = dict.fromkeys([*others.split(), "encipher_only", "decipher_only"], False)
-    made = x509.CertificateBuilder(name, name, key.public_key(), 1)
-    made = made.not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
-    for extension, critical in (
-        (x509.BasicConstraints(ca=True, path_length=None), True),
-        (x509.KeyUsage(digital_signature=True, key_cert_sign=True, **no), True),
-        (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
-        (x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False),
-    ):
-        made = made.add_extension(extension, critical)
-    kinds = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    plain = serialization.NoEncryption()
-    (folder / "ca.crt").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(kinds[0]))
-    (folder / "server.key").write_bytes(key.private_bytes(*kinds, plain))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "ca.crt", folder / "server.key")
-    return context
-
-
 def script() -> str:
     (config,) = documents("kubernetes/node-labels.yaml", "ConfigMap")
     return str(config["data"]["label.py"])
@@ -237,7 +206,8 @@ def test_a_node_is_labelled_with_what_it_is(tmp_path: Path) -> None:
     text = script().replace("/var/run/secrets/kubernetes.io/serviceaccount", str(tmp_path))
     (tmp_path / "token").write_text("a token", "utf-8")
     with started.Kept() as cluster:
-        cluster.socket = certified(tmp_path).wrap_socket(cluster.socket, server_side=True)
+        cluster.socket = tls_context(tmp_path).wrap_socket(cluster.socket, server_side=True)
+        (tmp_path / "ca.pem").rename(tmp_path / "ca.crt")
         given = {
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": str(cluster.server_port),

@@ -58,6 +58,19 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
+def _certificate(subject: str, key: Any, days: tuple[int, int]) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(subject))
+        .issuer_name(_name("root"))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + days[0] * DAY)
+        .not_valid_after(now + days[1] * DAY)
+    )
+
+
 def authority(
     folder: Path, *, days: tuple[int, int] = (-10, 3650), root_days: tuple[int, int] | None = None
 ) -> Authority:
@@ -65,28 +78,15 @@ def authority(
     now.
     """
     folder.mkdir()
-    now = datetime.now(UTC)
     root_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-
-    def signed(subject: str, public: Any, span: Sequence[int]) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(_name(subject))
-            .issuer_name(_name("root"))
-            .public_key(public)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now + span[0] * DAY)
-            .not_valid_after(now + span[1] * DAY)
-        )
-
     root = (
-        signed("root", root_key.public_key(), root_days or (-3650, 7300))
+        _certificate("root", root_key, root_days or (-3650, 7300))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(root_key, hashes.SHA256())
     )
     purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING])
     tsa = (
-        signed("tsa", key.public_key(), days)
+        _certificate("tsa", key, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(purposes, critical=True)
         .sign(root_key, hashes.SHA256())
@@ -109,17 +109,8 @@ def by_hand(
     """A timestamp of a message, in base64, by a certificate of the same root that is for these
     purposes; none for one that does not say. What `openssl ts` would not make, `openssl cms` does.
     """
-    now, key = datetime.now(UTC), ec.generate_private_key(ec.SECP256R1())
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(_name("tls"))
-        .issuer_name(_name("root"))
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - DAY)
-        .not_valid_after(now + DAY)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    )
+    key, plain = ec.generate_private_key(ec.SECP256R1()), x509.BasicConstraints(False, None)
+    made = _certificate("tls", key, (-1, 1)).add_extension(plain, critical=True)
     if purposes:
         made = made.add_extension(x509.ExtendedKeyUsage(purposes), critical=critical)
     pem = serialization.Encoding.PEM

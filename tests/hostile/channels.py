@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from securesystemslib.signer import Signature
+from tls_server import listening
 from tuf.api.metadata import Metadata, MetaFile
 
 from aotc.bundle.sign.signer import LocalSigner
@@ -165,11 +165,5 @@ def serving(answer: Any) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             """Silent."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        server.block_on_close = False
-        Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/"
-        finally:
-            server.shutdown()
+    with listening(Handler) as port:
+        yield f"http://127.0.0.1:{port}/"

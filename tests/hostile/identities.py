@@ -29,6 +29,8 @@ _SCT_OID = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
 _MONTH = timedelta(days=30)
 
 Key = ec.EllipticCurvePrivateKey
+Holder = Key | x509.CertificateSigningRequest
+"""Whose public key gets a certificate."""
 
 
 def new() -> Key:
@@ -51,6 +53,10 @@ def sign(key: Key, data: bytes) -> bytes:
 
 def log_id(key: Key) -> bytes:
     return hashlib.sha256(spki(key)).digest()
+
+
+def digest_of(payload: bytes) -> bytes:
+    return hashlib.sha256(pre_authentication_encoding(PAYLOAD_TYPE, payload)).digest()
 
 
 @dataclass(slots=True)
@@ -111,7 +117,7 @@ class Sigstore:
             .sign(self.authority, hashes.SHA256())
         )
 
-    def certificate(self, key: Key, identity: str, issuer: str) -> x509.Certificate:
+    def certificate(self, key: Holder, identity: str, issuer: str) -> x509.Certificate:
         """Return the certificate that the authority issues for an identity, for ten minutes."""
         ends = self.now + timedelta(minutes=10)
         builder = _builder(key, x509.Name([]), _NAME, self.now, ends)
@@ -168,7 +174,7 @@ class Sigstore:
         if self.timestamps:
             stamps = [{"signedTimestamp": answer_to(made, self.timestamps)}]
             material["timestampVerificationData"] = {"rfc3161Timestamps": stamps}
-            material["tlogEntries"] = [self.entry_v2(payload, made, der)]
+            material["tlogEntries"] = [self.entry_v2(digest_of(payload), made, der)]
         else:
             pem = certificate.public_bytes(serialization.Encoding.PEM)
             material["tlogEntries"] = [self.entry(payload, made, pem)]
@@ -178,15 +184,14 @@ class Sigstore:
             "dsseEnvelope": envelope,
         }
 
-    def entry_v2(self, payload: bytes, signature: bytes, der: bytes) -> dict[str, Any]:
+    def entry_v2(self, digest: bytes, signature: bytes, der: bytes) -> dict[str, Any]:
         """Return what a Rekor of version 2 says: the third entry of five."""
-        message = pre_authentication_encoding(PAYLOAD_TYPE, payload)
         verifier = {
             "keyDetails": "PKIX_ECDSA_P256_SHA_256",
             "x509Certificate": {"rawBytes": b64(der)},
         }
         record = {
-            "data": {"algorithm": "SHA2_256", "digest": b64(hashlib.sha256(message).digest())},
+            "data": {"algorithm": "SHA2_256", "digest": b64(digest)},
             "signature": {"content": b64(signature), "verifier": verifier},
         }
         kind = {"kind": "hashedrekord", "version": "0.0.2"}
@@ -283,7 +288,7 @@ _NAME = x509.Name(
 
 
 def _builder(
-    key: Key, subject: x509.Name, issuer: x509.Name, start: datetime, end: datetime
+    key: Holder, subject: x509.Name, issuer: x509.Name, start: datetime, end: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -304,7 +309,7 @@ def _usage(**stated: bool) -> x509.KeyUsage:
     return x509.KeyUsage(**{name: stated.get(name, False) for name in names})
 
 
-def _subject_id(key: Key) -> x509.SubjectKeyIdentifier:
+def _subject_id(key: Holder) -> x509.SubjectKeyIdentifier:
     return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 

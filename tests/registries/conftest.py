@@ -21,6 +21,7 @@ from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository, RetryLimits
 from aotc_serve.store import Store, store_pull
 from tests.conftest import ROOT
+from tests.registries.faults import DATA, DIGEST
 from tests.registries.oci_server import OciServer
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -124,6 +125,19 @@ class Registry:
 @pytest.fixture
 def registry(server: OciServer, connect: Connect) -> Registry:
     return Registry(server, connect)
+
+
+@pytest.fixture(params=[True, False], ids=["referrers", "tags"])
+def either(request: pytest.FixtureRequest, registry: Registry) -> Registry:
+    """A registry with the referrers API, and one without."""
+    registry.server.referrers = request.param
+    return registry
+
+
+@pytest.fixture
+def stored(server: OciServer) -> None:
+    """Have the blob of `faults` in the registry."""
+    server.blobs[REPO, DIGEST] = DATA
 
 
 @pytest.fixture

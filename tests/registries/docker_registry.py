@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.tls_server import tls_context
 from tests.waiting import until
 
 REGISTRY, SKOPEO = os.environ.get("AOTC_REGISTRY", ""), os.environ.get("AOTC_SKOPEO", "")
@@ -70,25 +71,9 @@ def with_password(folder: Path) -> dict[str, Any]:
 def with_tls(folder: Path) -> dict[str, Any]:
     """The configuration of one with TLS, whose authority is `ca.pem` in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    short = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    _openssl(
-        folder, "req", "-x509", *short, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca",
-        "-addext", "basicConstraints=critical,CA:TRUE",
-        "-addext", "keyUsage=critical,keyCertSign,cRLSign",
-    )  # fmt: skip
-    _openssl(
-        folder, "req", "-x509", *short, "-CA", "ca.pem", "-CAkey", "ca.key",
-        "-keyout", "tls.key", "-out", "tls.pem", "-subj", "/CN=registry",
-        "-addext", "subjectAltName=DNS:registry.test,IP:127.0.0.1",
-        "-addext", "basicConstraints=critical,CA:FALSE",
-        "-addext", "subjectKeyIdentifier=hash", "-addext", "authorityKeyIdentifier=keyid",
-    )  # fmt: skip
-    tls = {"certificate": str(folder / "tls.pem"), "key": str(folder / "tls.key")}
+    tls_context(folder)
+    tls = {"certificate": str(folder / "ca.pem"), "key": str(folder / "tls.key")}
     return {"http": {"tls": tls}}
-
-
-def _openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def _answers(address: str) -> bool:

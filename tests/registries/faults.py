@@ -36,12 +36,14 @@ def always(serve: Serve, method: str = "GET", text: str = "/blobs/sha256") -> Fa
 
 def first(fault: Fault) -> Fault:
     """A fault of the first request that has it."""
-    left = [1]
+    left = [fault]
 
     def served(handler: Handler) -> bool:
-        if left[0] and fault(handler):
-            left[0] -= 1
+        # Taken before it answers: the next request comes while this one still ends.
+        taken = [left.pop()] if left else []
+        if any(each(handler) for each in taken):
             return True
+        left.extend(taken)
         return False
 
     return served

@@ -29,10 +29,7 @@ from tests.registries.oci_server import Handler, OciServer, sha256
 REST = f"bytes 101-{len(DATA) - 1}/{len(DATA)}"
 
 
-@pytest.fixture(autouse=True)
-def stored(server: OciServer) -> None:
-    """The registry has the blob."""
-    server.blobs[REPO, DIGEST] = DATA
+pytestmark = pytest.mark.usefixtures("stored")
 
 
 def ranges(server: OciServer) -> list[str | None]:

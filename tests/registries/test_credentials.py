@@ -23,10 +23,7 @@ HOST = "r.example.org"
 AUTHS = {HOST: {"auth": AUTH}}
 
 
-@pytest.fixture(autouse=True)
-def stored(server: OciServer) -> None:
-    """The registry has the blob."""
-    server.blobs[REPO, DIGEST] = DATA
+pytestmark = pytest.mark.usefixtures("stored")
 
 
 def test_password_is_sent_on_demand(server: OciServer, connect: Connect) -> None:

@@ -12,9 +12,11 @@ from click.testing import CliRunner, Result
 import aotc_runtime
 from aotc.bundle.write.oci_descriptors import attestation_name
 from aotc.cli.command_group import cli
+from aotc.commands.registry.bundle_push import push
 from aotc_runtime.base.errors import RegistryError
 from aotc_runtime.formats.oci_layout import SIGSTORE_TYPE
 from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository
@@ -49,23 +51,6 @@ def said(*arguments: object) -> dict[str, object]:
     return json.loads(done.stdout)
 
 
-def test_pushed_bundle_loads(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
-    bundle, policy = digits_bundle
-    place = f"oci://{registry}/models/digits"
-    pushed = said("push", bundle, place, "--trust", policy)
-    assert pushed["reference"] == f"{place}@{pushed['root_digest']}"
-    again = said("push", bundle, f"{place}:stable")
-    assert again["sent_blobs"] == 0
-    for name in (":1.0.0", ":stable", f"@{pushed['root_digest']}"):
-        back = tmp_path / "back.aotb"
-        said("pull", f"{place}{name}", "-o", back, "--trust", policy)
-        assert back.read_bytes() == bundle.read_bytes()
-    aotc_runtime.load(back, trust=policy).close()
-    done = aotc("pull", f"{place}:1.0.0", "--layout", tmp_path / "layout")
-    assert done.exit_code == 0, done.output
-    assert open_bundle(tmp_path / "layout").digests() == open_bundle(bundle).digests()
-
-
 def test_blobs_are_mounted_from_another_repository(registry: str, digits_bundle: Bundle) -> None:
     bundle, _ = digits_bundle
     said("push", bundle, f"oci://{registry}/models/digits")
@@ -74,9 +59,6 @@ def test_blobs_are_mounted_from_another_repository(registry: str, digits_bundle:
 
 
 def test_large_blobs_go_in_chunks(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
-    from aotc.commands.registry.bundle_push import push
-    from aotc_runtime.system.streamed_bundle import open_streamed
-
     bundle, _ = digits_bundle
     with Repository(parse(f"oci://{registry}/models/digits")) as there:
         push(open_streamed(bundle), there, None, 0.0, chunk_bytes=5000)
@@ -85,32 +67,11 @@ def test_large_blobs_go_in_chunks(registry: str, digits_bundle: Bundle, tmp_path
     assert back.read_bytes() == bundle.read_bytes()
 
 
-def test_skopeo_pulls_our_push(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
-    bundle, policy = digits_bundle
-    said("push", bundle, f"oci://{registry}/digits")
-    root = read_root(open_bundle(bundle))
-    names = ["1.0.0", *(attestation_name(root.entry.digest, e.digest) for e in root.attestations)]
-    for name in names:
-        skopeo("copy", "--all", "--preserve-digests", "--src-tls-verify=false",
-               f"docker://{registry}/digits:{name}", f"oci:{tmp_path}/fetched:{name}")  # fmt: skip
-    assert open_bundle(tmp_path / "fetched").digests() == open_bundle(bundle).digests()
-    aotc_runtime.load(tmp_path / "fetched", trust=policy).close()
-
-
-def test_pull_of_skopeos_push(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
-    bundle, policy = digits_bundle
-    layout = tmp_path / "digits"
-    layout.mkdir()
-    subprocess.run(["tar", "-xf", bundle, "-C", layout], check=True)
-    entries = json.loads((layout / "index.json").read_bytes())["manifests"]
-    for entry in entries:
-        name = entry["annotations"]["org.opencontainers.image.ref.name"]
-        skopeo("copy", "--all", "--preserve-digests", "--dest-tls-verify=false",
-               f"oci:{layout}:{name}", f"docker://{registry}/digits:{name}")  # fmt: skip
-    back = tmp_path / "back.aotb"
-    said("pull", f"oci://{registry}/digits:1.0.0", "-o", back, "--trust", policy)
-    assert open_bundle(back).digests() == open_bundle(bundle).digests()
-    aotc_runtime.load(back, trust=policy).close()
+@pytest.fixture
+def layout(digits_bundle: Bundle, tmp_path: Path) -> Path:
+    (tmp_path / "digits").mkdir()
+    subprocess.run(["tar", "-xf", digits_bundle[0], "-C", tmp_path / "digits"], check=True)
+    return tmp_path / "digits"
 
 
 needs_oras = pytest.mark.skipif(not ORAS, reason="oras: make test-registry")
@@ -121,25 +82,43 @@ def oras(what: str, place: str, folder: Path) -> None:
     subprocess.run([ORAS, str(script), what, place, str(folder)], check=True)
 
 
-@needs_oras
-def test_oras_pulls_our_push(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
-    bundle, policy = digits_bundle
-    said("push", bundle, f"oci://{registry}/models/digits")
-    oras("pull", f"{registry}/models/digits", tmp_path / "fetched")
-    assert open_bundle(tmp_path / "fetched").digests() == open_bundle(bundle).digests()
-    aotc_runtime.load(tmp_path / "fetched", trust=policy).close()
+BY = pytest.mark.parametrize("by", ["skopeo", pytest.param("oras", marks=needs_oras)])
 
 
-@needs_oras
-def test_pull_of_oras_push(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
+@BY
+def test_others_pull_our_push(
+    by: str, registry: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
     bundle, policy = digits_bundle
-    layout = tmp_path / "digits"
-    layout.mkdir()
-    subprocess.run(["tar", "-xf", bundle, "-C", layout], check=True)
-    oras("push", f"{registry}/models/digits", layout)
+    said("push", bundle, f"oci://{registry}/digits")
+    root, there = read_root(open_bundle(bundle)), tmp_path / "fetched"
+    attached = (attestation_name(root.entry.digest, e.digest) for e in root.attestations)
+    if by == "oras":
+        oras("pull", f"{registry}/digits", there)
+    else:
+        for name in ("1.0.0", *attached):
+            skopeo("copy", "--all", "--preserve-digests", "--src-tls-verify=false",
+                   f"docker://{registry}/digits:{name}", f"oci:{there}:{name}")  # fmt: skip
+    assert open_bundle(there).digests() == open_bundle(bundle).digests()
+    aotc_runtime.load(there, trust=policy).close()
+
+
+@BY
+def test_pull_of_others_push(
+    by: str, registry: str, digits_bundle: Bundle, layout: Path, tmp_path: Path
+) -> None:
+    bundle, policy = digits_bundle
+    if by == "oras":
+        oras("push", f"{registry}/digits", layout)
+    else:
+        for entry in json.loads((layout / "index.json").read_bytes())["manifests"]:
+            name = entry["annotations"]["org.opencontainers.image.ref.name"]
+            skopeo("copy", "--all", "--preserve-digests", "--dest-tls-verify=false",
+                   f"oci:{layout}:{name}", f"docker://{registry}/digits:{name}")  # fmt: skip
     back = tmp_path / "back.aotb"
-    said("pull", f"oci://{registry}/models/digits:1.0.0", "-o", back, "--trust", policy)
+    said("pull", f"oci://{registry}/digits:1.0.0", "-o", back, "--trust", policy)
     assert open_bundle(back).digests() == open_bundle(bundle).digests()
+    aotc_runtime.load(back, trust=policy).close()
 
 
 @pytest.fixture
@@ -207,11 +186,9 @@ def test_referrers_tag_stands_in_for_the_api(registry: str, digits_bundle: Bundl
     assert len(sigstore) == len(attached), "each attestation also as cosign reads it"
 
 
+@pytest.mark.usefixtures("layout")
 def test_pull_keeps_signed_bytes(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle, policy = digits_bundle
-    layout = tmp_path / "digits"
-    layout.mkdir()
-    subprocess.run(["tar", "-xf", bundle, "-C", layout], check=True)
     tool = tmp_path / "skopeo"
     tool.write_text(
         f'#!/bin/sh\ncommand=$1\nshift\nexec {SKOPEO} --insecure-policy $command "$@"\n'

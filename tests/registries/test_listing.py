@@ -32,10 +32,7 @@ from tests.registries.oci_server import INDEX, OciServer, sha256
 ROOT_DIGEST = sha256(b"root")
 
 
-@pytest.fixture(autouse=True)
-def stored(server: OciServer) -> None:
-    """The registry has the blob."""
-    server.blobs[REPO, DIGEST] = DATA
+pytestmark = pytest.mark.usefixtures("stored")
 
 
 @pytest.mark.parametrize(

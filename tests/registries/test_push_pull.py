@@ -36,13 +36,6 @@ def unpacked(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=[True, False], ids=["referrers", "tags"])
-def either(request: pytest.FixtureRequest, registry: Registry) -> Registry:
-    """A registry with the referrers API, and one without."""
-    registry.server.referrers = request.param
-    return registry
-
-
 @pytest.fixture
 def back(tmp_path: Path) -> Path:
     return tmp_path / "back.aotb"

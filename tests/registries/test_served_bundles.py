@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aotc.commands.registry.bundle_push import push
+from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_serve.http_client import STALL_SECONDS
@@ -51,14 +52,19 @@ def test_what_a_digest_names_is_served_from_the_store_once_it_is_there(
         server.close()  # the second time, nobody answers
 
 
-def test_a_tag_is_asked_again_when_the_server_looks_for_what_has_changed(
-    versions: Versions, connect: Connect, server: OciServer, tmp_path: Path
-) -> None:
+@pytest.fixture
+def live(versions: Versions, connect: Connect, server: OciServer, tmp_path: Path) -> str:
+    """The reference of a pushed bundle, by a tag."""
     pushed(versions, "1.0.0", connect, tmp_path)
-    place = f"oci://{server.address}/models/digits:live"
-    with serving([place], [versions.trust], "--store", str(tmp_path / "store")) as served:
+    return f"oci://{server.address}/models/digits:live"
+
+
+def test_a_tag_is_asked_again_when_the_server_looks_for_what_has_changed(
+    live: str, versions: Versions, connect: Connect, tmp_path: Path
+) -> None:
+    with serving([live], [versions.trust], "--store", str(tmp_path / "store")) as served:
         assert served.infer("digits", INPUTS)[1]["model_version"] == "1.0.0"
-        assert served.wait_for("looking") == {"event": "looking", "bundle": place}
+        assert served.wait_for("looking") == {"event": "looking", "bundle": live}
         served.process.send_signal(signal.SIGHUP)
         served.wait_for("looking", 2)
         pushed(versions, "2.0.0", connect, tmp_path)
@@ -67,16 +73,21 @@ def test_a_tag_is_asked_again_when_the_server_looks_for_what_has_changed(
         assert served.infer("digits", INPUTS)[1]["model_version"] == "2.0.0"
 
 
-def test_what_a_tag_names_still_is_not_loaded_again(
-    versions: Versions, connect: Connect, server: OciServer, tmp_path: Path
-) -> None:
-    pushed(versions, "1.0.0", connect, tmp_path)
-    place, told = f"oci://{server.address}/models/digits:live", list[tuple[str, str]]()
-    settings = Settings(store=tmp_path / "store")
-    repository = Repository(
-        [place], [versions.trust], settings, lambda word, facts: told.append((word, str(facts)))
-    )
+def loaded(
+    place: str, policy: Path | TrustPolicy, folder: Path, tell: Callable[..., object]
+) -> Repository:
+    repository = Repository([place], [policy], Settings(store=folder / "store"), tell)
     repository.load_all(strict=True)
+    return repository
+
+
+def test_what_a_tag_names_still_is_not_loaded_again(
+    live: str, versions: Versions, server: OciServer, tmp_path: Path
+) -> None:
+    told = list[tuple[str, str]]()
+    repository = loaded(
+        live, versions.trust, tmp_path, lambda *said: told.append(tuple(map(str, said)))
+    )
     (first,) = repository.bundles()
     assert repository.load_all(strict=False) == ()
     repository.load_model("digits")
@@ -97,10 +108,7 @@ def test_what_a_tag_names_still_is_not_loaded_again(
 def test_unserved_is_not_unchanged(versions: Versions, connect: Connect, tmp_path: Path) -> None:
     """A digest and a policy that is no file look the same at all times."""
     place = str(pushed(versions, "1.0.0", connect, tmp_path))
-    settings = Settings(store=tmp_path / "store")
-    policy = read_policy(versions.trust)
-    repository = Repository([place], [policy], settings, lambda word, facts: None)
-    repository.load_all(strict=True)
+    repository = loaded(place, read_policy(versions.trust), tmp_path, lambda word, facts: None)
     assert [each.name for each in repository.bundles()] == ["digits"]
     repository.close()
 
@@ -128,18 +136,13 @@ def elsewhere(handler: Handler) -> None:
 def test_what_a_registry_makes_up_about_a_tag_leaves_what_serves(
     lie: Callable[[Handler], None],
     code: str,
+    live: str,
     versions: Versions,
-    connect: Connect,
     server: OciServer,
     tmp_path: Path,
 ) -> None:
-    pushed(versions, "1.0.0", connect, tmp_path)
-    place = f"oci://{server.address}/models/digits:live"
-    settings = Settings(store=tmp_path / "store")
-    repository = Repository([place], [versions.trust], settings, lambda word, facts: None)
-    repository.load_all(strict=True)
+    repository = loaded(live, versions.trust, tmp_path, lambda word, facts: None)
     (first,) = repository.bundles()
-
     for method in ("GET", "HEAD"):
         server.faults.append(always(lie, method, "manifests/live"))
     before = memory_peak()
@@ -153,11 +156,10 @@ def test_what_a_registry_makes_up_about_a_tag_leaves_what_serves(
 
 
 def test_a_registry_that_never_answers_keeps_no_server_from_serving_and_ending(
-    versions: Versions, connect: Connect, server: OciServer, tmp_path: Path
+    live: str, versions: Versions, server: OciServer, tmp_path: Path
 ) -> None:
-    pushed(versions, "1.0.0", connect, tmp_path)
-    place, over = f"oci://{server.address}/models/digits:live", threading.Event()
-    with serving([place], [versions.trust], "--store", str(tmp_path / "store")) as served:
+    over = threading.Event()
+    with serving([live], [versions.trust], "--store", str(tmp_path / "store")) as served:
         server.faults.append(lambda handler: over.wait(SECONDS))
         served.process.send_signal(signal.SIGHUP)
         served.wait_for("looking", 2)
@@ -191,6 +193,5 @@ def test_certificates_of_the_registry_can_be_named(
 
 def test_missing_bundle_is_named(versions: Versions, server: OciServer, tmp_path: Path) -> None:
     place = f"oci://{server.address}/models/nowhere:live"
-    options = ("--store", str(tmp_path / "store"))
-    with serving([place], [versions.trust], *options, ready=False) as served:
+    with serving([place], [versions.trust], "--store", str(tmp_path), ready=False) as served:
         assert ended_with(served).startswith("AOTC-E77")

@@ -6,6 +6,7 @@ pkg/image/verifiers/cpol/cosign/sigstore.go.
 """
 
 import base64
+import copy
 import json
 import shutil
 import time
@@ -14,12 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from sigstore.models import Bundle, TrustedRoot
+from sigstore.verify.policy import Identity as Rule
+from sigstore.verify.verifier import Verifier
+from sigstore_models.trustroot.v1 import TrustedRoot as Written
 
 from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import KeyType, LocalSigner
+from aotc.cli.command_group import cli
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats.in_toto import PAYLOAD_TYPE, pre_authentication_encoding
@@ -34,8 +41,10 @@ from tests.hostile.authorities import authority
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
 from tests.hostile.provenances import ENDORSEMENT
 from tests.hostile.tampering import policy_for, statement_about, to_json
+from tests.hostile.test_identities import FLAWS
 from tests.registries.conftest import LAYERS, REPO, Registry
 from tests.registries.oci_server import OciServer, sha256
+from tests.registries.sigstore_services import signing
 
 SIGSTORE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PREFIX = "application/vnd.dev.sigstore.bundle"
@@ -47,12 +56,6 @@ Json = dict[str, Any]
 @pytest.fixture(params=list(KeyType))
 def signer(request: pytest.FixtureRequest) -> LocalSigner:
     return LocalSigner.ephemeral(request.param)
-
-
-@pytest.fixture(params=[True, False], ids=["referrers", "tags"])
-def either(request: pytest.FixtureRequest, registry: Registry) -> Registry:
-    registry.server.referrers = request.param
-    return registry
 
 
 def b64(data: bytes) -> str:
@@ -162,6 +165,7 @@ def test_timestamps_and_material_are_in_the_bundle() -> None:
     stamped = {"sig": b64(b"1"), "keyid": "ab", "timestamp": b64(b"time")}
     identified = {"sig": b64(b"2"), "sigstore": b64(b'{"certificate": {"rawBytes": "AA=="}}')}
     junk = {"sig": b64(b"3"), "sigstore": b64(b"?")}
+    large = {"sig": b64(b"3"), "sigstore": b64(b"1" + b" " * limits.MATERIAL_CHARACTERS_MAX)}
     payload = b64(to_json(statement_about(root.digest)))
     envelope = {"payload": payload, "payloadType": PAYLOAD_TYPE}
     made = referrers_of(to_json(envelope | {"signatures": [stamped, identified, junk]}), root)
@@ -169,7 +173,8 @@ def test_timestamps_and_material_are_in_the_bundle() -> None:
     stamps = {"rfc3161Timestamps": [{"signedTimestamp": stamped["timestamp"]}]}
     assert first == {"publicKey": {"hint": "ab"}, "timestampVerificationData": stamps}
     assert second == {"certificate": {"rawBytes": "AA=="}}
-    assert not [*referrers_of(to_json(envelope | {"payload": b64(b"x"), "signatures": []}), root)]
+    for other in ({"payload": b64(b"x"), "signatures": []}, {"signatures": [large]}):
+        assert not [*referrers_of(to_json(envelope | other), root)]
 
 
 def open_root() -> Any:
@@ -201,7 +206,9 @@ def signed(signer: LocalSigner, payload: bytes, kind: str) -> Json:
     }
 
 
-def attach(server: OciServer, bundle: Json, data: bytes = b"", **other: Any) -> None:
+def attach(
+    server: OciServer, bundle: Json, data: bytes = b"", listed: Json | None = None, **other: Any
+) -> None:
     """Attach a bundle to the pushed root as cosign does (pkg/oci/remote/write.go)."""
     data = data or json.dumps(bundle).encode()
     server.blobs[REPO, sha256(data)] = data
@@ -222,7 +229,8 @@ def attach(server: OciServer, bundle: Json, data: bytes = b"", **other: Any) -> 
     tag = REPO, ROOT.replace(":", "-")
     index = json.loads(server.manifests[tag][0])
     described = {"mediaType": MANIFEST_TYPE, "size": len(stored), "digest": sha256(stored)}
-    index["manifests"].append({**described, "artifactType": manifest["artifactType"]})
+    described["artifactType"] = manifest["artifactType"]
+    index["manifests"].append({**described, **(listed or {})})
     server.manifests[tag] = json.dumps(index).encode(), INDEX_TYPE
 
 
@@ -315,6 +323,7 @@ def test_other_contents_are_not_collected(
         {"layers": "two"},
         {"layers": "type"},
         {"layers": "size"},
+        {"listed": {"annotations": {"dev.sigstore.bundle.predicateType": "scan"}}},
     ],
 )
 def test_other_manifests_are_not_collected(other: Json, registry: Registry, tmp_path: Path) -> None:
@@ -329,6 +338,7 @@ def test_other_manifests_are_not_collected(other: Json, registry: Registry, tmp_
     }
     if isinstance(named := other.get("layers"), str):
         other = {"layers": bad[named]}
+    registry.server.referrers = "listed" not in other
     attach(registry.server, {}, bundle, **other)
     before = registry.server.count("GET", f"/blobs/{sha256(bundle)}")
     assert codes(registry, policy_for(signer, name="layers"), tmp_path) == ["AOTC-E302"]
@@ -348,20 +358,6 @@ def test_a_hint_of_another_key_is_refused(registry: Registry, tmp_path: Path) ->
     assert codes(registry, both, tmp_path) == ["AOTC-E303"]
 
 
-def test_what_annotations_say_is_something_else_is_not_fetched(
-    registry: Registry, tmp_path: Path
-) -> None:
-    signer = LocalSigner.ephemeral()
-    registry.push()
-    attach(registry.server, by_cosign(signer))
-    tag = REPO, ROOT.replace(":", "-")
-    index = json.loads(registry.server.manifests[tag][0])
-    index["manifests"][-1]["annotations"] = {"dev.sigstore.bundle.predicateType": "scan"}
-    registry.server.manifests[tag] = json.dumps(index).encode(), INDEX_TYPE
-    registry.server.referrers = False
-    assert codes(registry, policy_for(signer, name="layers"), tmp_path) == ["AOTC-E302"]
-
-
 def test_junk_is_bounded_before_it_is_fetched(registry: Registry, tmp_path: Path) -> None:
     registry.push()
     junk = [bytes([number]) * 2**22 for number in range(2)]
@@ -372,38 +368,63 @@ def test_junk_is_bounded_before_it_is_fetched(registry: Registry, tmp_path: Path
     assert sum(registry.server.count("GET", f"/blobs/{sha256(data)}") for data in junk) == 1
 
 
+def other_byte(part: Json, key: str) -> None:
+    data = base64.b64decode(part[key])
+    part[key] = b64(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+CHANGES: dict[str, Callable[[Json], object]] = {
+    "predicate": lambda b: b["dsseEnvelope"].update(payload=b64(to_json(statement_about(ROOT)))),
+    "signature": lambda b: other_byte(b["dsseEnvelope"]["signatures"][0], "sig"),
+    "certificate": lambda b: other_byte(material(b)["certificate"], "rawBytes"),
+    "entry": lambda b: other_byte(material(b)["tlogEntries"][0], "canonicalizedBody"),
+}
+
+
 @pytest.mark.parametrize("rekor", [1, 2])
-def test_identities_count_where_the_policy_names_them(
+def test_what_sigstore_python_signs_counts_and_changes_of_it_do_not(
     rekor: int, registry: Registry, tmp_path: Path
 ) -> None:
-    """Attach bundles as GitHub's attest does, and `cosign attest` without a key."""
+    """Attach it as GitHub's attest does, and `cosign attest` without a key."""
     here = Sigstore(timestamps=authority(tmp_path / "tsa") if rekor == 2 else None)
-    signer = LocalSigner.ephemeral()
-    registry.push()
     payload = to_json({**statement_about(ROOT), "predicate": ENDORSEMENT})
-    large = here.signed(payload)
-    large["verificationMaterial"]["more"] = "x" * limits.MATERIAL_CHARACTERS_MAX
+    registry.push()
+    with signing(here, rekor) as sign:
+        good, large = (sign(payload) for _ in range(2))
+    material(large)["more"] = "x" * limits.MATERIAL_CHARACTERS_MAX
     attach(registry.server, large)
-    attach(registry.server, here.signed(payload))
-    root, keys = store_pull.resolve(registry.connect(f"{REPO}@{ROOT}")), policy_for(signer)
-    found = store_pull.fetch_attestations(registry.connect(), root, keys)
-    assert len(found.attestations) == 2, "of identities only where the policy has some"
     by = Identity(issuer=ISSUER, identity=IDENTITY, trusted_root=here.trusted_root())
     policy = TrustPolicy(schema=1, name="layers", identities=(by,))
-    assert codes(registry, policy, tmp_path) == []
-    back, accept = tmp_path / "back.aotb", signed_by(policy, time.time(), "layers")
-    registry.pull(back, accept=accept)
-    registry.push(back)
-    (again,) = [b for *_, b in bundles(registry) if "certificate" in material(b)][-1:]
-    from sigstore.models import Bundle, TrustedRoot
-    from sigstore.verify.policy import Identity as Rule
-    from sigstore.verify.verifier import Verifier
-    from sigstore_models.trustroot.v1 import TrustedRoot as Written
-
-    root = TrustedRoot(Written.from_json(here.trusted_root()))
+    for name, change in {**CHANGES, **FLAWS[rekor]}.items():
+        bad = copy.deepcopy(good)
+        change(bad)
+        attach(registry.server, bad)
+        assert codes(registry, policy, tmp_path / "store") == ["AOTC-E302"], name
+    attach(registry.server, good)
+    root, keys = (
+        store_pull.resolve(registry.connect(f"{REPO}@{ROOT}")),
+        policy_for(LocalSigner.ephemeral()),
+    )
+    found = store_pull.fetch_attestations(registry.connect(), root, keys)
+    assert len(found.attestations) == 2, "of identities only where the policy has some"
+    reference = f"oci://{registry.server.address}/{REPO}@{ROOT}"
+    for stated, code in ((IDENTITY, 0), (f"{IDENTITY}x", 5)):
+        text = f'schema = 1\nname = "layers"\n[[identities]]\nissuer = "{ISSUER}"\n'
+        text += f'identity = "{stated}"\ntrusted_root_file = "root.json"\n'
+        (tmp_path / "trust.toml").write_text(text)
+        (tmp_path / "root.json").write_text(here.trusted_root())
+        for command in (["verify"], ["pull", "-o", str(tmp_path / f"{code}.aotb")]):
+            words = [*command, reference, "--trust", str(tmp_path / "trust.toml")]
+            done = CliRunner().invoke(cli, words)
+            assert done.exit_code == code, done.output
+    registry.push(tmp_path / "0.aotb")
+    pushed = [b for *_, b in bundles(registry) if "certificate" in material(b)][-1]
+    trusted = TrustedRoot(Written.from_json(here.trusted_root()))
     rule = Rule(identity=IDENTITY, issuer=ISSUER)
-    found = Verifier(trusted_root=root).verify_dsse(Bundle.from_json(json.dumps(again)), rule)
-    assert found == (PAYLOAD_TYPE, payload)
+    verified = Verifier(trusted_root=trusted).verify_dsse(
+        Bundle.from_json(json.dumps(pushed)), rule
+    )
+    assert verified == (PAYLOAD_TYPE, payload)
 
 
 def material(bundle: Json) -> Json:

@@ -21,6 +21,7 @@ from aotc_serve.service.served_loading import Settings
 from tests.registries.conftest import LAYERS, Connect, refused
 from tests.registries.faults import always, status
 from tests.registries.oci_server import INDEX, Handler, OciServer
+from tests.registries.test_served_bundles import pushed
 from tests.unit.runtime.serve.test_replacing import Versions
 
 LATER = "Mon, 01 Jan 2026 00:00:00"
@@ -174,20 +175,12 @@ def test_digest_tag_is_told_when_nothing_else_lists(server: OciServer, connect: 
 def test_a_place_that_fails_in_any_way_stops_no_other_and_is_told(
     digits_bundle: tuple[Path, Path], server: OciServer, connect: Connect, tmp_path: Path
 ) -> None:
-    versions = Versions(digits_bundle[0], tmp_path)
-    versions.write("1.0.0", tmp_path / "digits.aotb")
-    with connect("models/digits:live") as there:
-        push(open_streamed(tmp_path / "digits.aotb"), there, None, 0.0)
-    there_ = f"oci://{server.address}/models/digits:live"
+    versions, told = Versions(digits_bundle[0], tmp_path), list[tuple[str, str]]()
+    pushed(versions, "1.0.0", connect, tmp_path)
     versions.write("2.0.0", tmp_path / "second.aotb")
-    given = [
-        there_,
-        str(tmp_path / "no\0file"),
-        str(tmp_path / "empty"),
-        str(tmp_path / "second.aotb"),
-    ]
+    given = [str(tmp_path / name) for name in ("no\0file", "empty", "second.aotb")]
+    given.insert(0, f"oci://{server.address}/models/digits:live")
     (tmp_path / "empty").mkdir()
-    told: list[tuple[str, str]] = []
     served = Served(
         given,
         [versions.trust],

@@ -13,6 +13,7 @@ from oras.client import OrasClient
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+ATTESTATION = "application/vnd.in-toto+json"
 
 
 def canonical(document: object) -> bytes:
@@ -43,11 +44,10 @@ def pull() -> None:
 
     for each in keep(":1.0.0", INDEX)["manifests"]:
         keep(f"@{each['digest']}", MANIFEST)
-    root = found[0]
-    referrers_tag = f"{place}:{root['digest'].replace(':', '-')}"
+    referrers_tag = f"{place}:{found[0]['digest'].replace(':', '-')}"
     attached = client.get_manifest(referrers_tag, allowed_media_type=[INDEX])["manifests"]
     del found[1:]
-    for each in attached:
+    for each in (each for each in attached if each["artifactType"] == ATTESTATION):
         keep(f"@{each['digest']}", MANIFEST)
     (folder / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
     (folder / "index.json").write_bytes(canonical({"schemaVersion": 2, "manifests": found}))

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from aotc.base.byte_sizes import bytes_of
 from aotc.base.errors import refusal
+from aotc.base.workers.worker_child import process_figure
 from aotc_runtime.base.errors import AotcError
 
 MEMORY_VARIABLE, SECONDS_VARIABLE = "AOTC_MODEL_MEMORY", "AOTC_MODEL_SECONDS"
@@ -128,7 +129,7 @@ def _limit(limits: ProcessLimits) -> str:
     at_most(resource.RLIMIT_CORE, 0)
     room = limits.memory_bytes + processors * THREAD_BYTES
     at_most(resource.RLIMIT_DATA, data_bytes() + room)
-    at_most(resource.RLIMIT_AS, _status("VmSize") * 1024 + room + 2 * limits.mapped_bytes)
+    at_most(resource.RLIMIT_AS, process_figure("VmSize") * 1024 + room + 2 * limits.mapped_bytes)
     return f"{limits.memory_bytes / 2**30:.1f} GiB of memory, {limits.seconds} s"
 
 
@@ -144,18 +145,9 @@ def at_most(what: int, most: int, grace: int = 0) -> None:
     resource.setrlimit(what, (min(lowest, highest), highest))
 
 
-def _status(name: str, base: int = 10) -> int:
-    """Return a figure of this process (proc_pid_status(5)); 0 where the system has none."""
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1], base)
-    return 0
-
-
 def data_bytes() -> int:
     """Return the bytes of this process that RLIMIT_DATA counts."""
-    return _status("VmData") * 1024
+    return process_figure("VmData") * 1024
 
 
 # Files
@@ -280,7 +272,7 @@ def _drop_privileges() -> str:
         raise OSError(errno.ENOSYS, f"no number of capset on {platform.machine()}")
     libc = _libc()
     _no_new_privileges(libc)
-    kept = _status("CapEff", 16) & _KEPT_CAPABILITIES
+    kept = process_figure("CapEff", 16) & _KEPT_CAPABILITIES
     data = struct.pack("=6I", kept, kept, 0, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     _checked(libc.syscall(_CAPSET[platform.machine()], header, data))

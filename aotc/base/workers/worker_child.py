@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -116,16 +117,18 @@ def _leave(path: Path, data: bytes) -> None:
     part.rename(path)
 
 
+def process_figure(name: str, base: int = 10) -> int:
+    """Return a figure of this process (proc_pid_status(5)); 0 where the system has none."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1], base)
+    return 0
+
+
 def peak_bytes() -> int | None:
     """Resident memory of this process at its highest.
 
     Not from `getrusage`: that starts with what the parent had when it started this process.
     """
-    try:
-        status = Path("/proc/self/status").read_text("utf-8")
-    except OSError:
-        return None
-    for line in status.splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return None
+    return process_figure("VmHWM") * 1024 or None

@@ -122,7 +122,7 @@ def _directory(data: memoryview) -> tuple[int, int, int]:
     if bytes(data[:4]) != b"PK\x03\x04" or len(data) < _END.size:
         raise Damaged("a zip archive", "another kind of file")
     at = len(data) - _END.size
-    if at < 0 or bytes(data[at : at + 4]) != b"PK\x05\x06":
+    if bytes(data[at : at + 4]) != b"PK\x05\x06":
         raise Damaged("the end of a zip archive", "other bytes: the file is truncated")
     _, disk, first, here, count, size, start, comment = _END.unpack_from(data, at)
     locator = at - _LOCATOR.size

@@ -181,7 +181,10 @@ class Repository:
         old_stamp, old_shot = self._current(TIMESTAMP), self._current(SNAPSHOT)
         written: dict[str, Metadata[Any]] = {TARGETS: targets} if targets is not None else {}
         stamp = Timestamp(_version(old_stamp) + 1, expires=_end(now, timedelta(days=days)))
-        if targets is not None or old_shot is None or not self._is_good(old_shot, now):
+        # It stays if it expires late enough and is signed by a key with its role now.
+        soon = now + RENEWED_BEFORE
+        stays = old_shot and old_shot.signed.expires > soon and self._result(SNAPSHOT, old_shot)
+        if targets is not None or not stays:
             shot = Snapshot(_version(old_shot) + 1, expires=_end(now, SIGNED_FOR))
             if targets is not None:
                 shot.meta = {f"{TARGETS}.json": _file_of(targets)}
@@ -223,11 +226,6 @@ class Repository:
             raise refusal("AOTC-E028", str(self._folder), found)
         self._write(f"{root.version}.root.json", metadata)
         return root
-
-    def _is_good(self, snapshot: Metadata[Snapshot], now: datetime) -> bool:
-        """Return whether metadata expire late enough and are signed by a key with its role now."""
-        stays = snapshot.signed.expires > now + RENEWED_BEFORE
-        return bool(stays and self._result(SNAPSHOT, snapshot))
 
     def _write(self, name: str, metadata: Metadata[Any]) -> None:
         write_atomically(self._folder / name, [metadata.to_bytes()])

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aotc.base.errors import finding
+from aotc.base.errors import finding, shortened
 from aotc.bundle.read.opened_bundle import Opened
 from aotc.commands.compat.compat_matrix import Cell, Evidence, Level, Row
 from aotc.report.report_text import count
@@ -15,8 +15,6 @@ from aotc_runtime.formats.certificate_predicate import PASSED
 from aotc_runtime.verification.choice_report import certified_report
 
 WIDTH = 80
-SHOWN_MAX = 6
-"""Hosts that are named where many are alike."""
 
 
 def compat_document(bundle: str, read: Opened, rows: Sequence[Row]) -> dict[str, Any]:
@@ -102,9 +100,9 @@ def compat_lines(document: dict[str, Any]) -> list[str]:
     lines += ["", f"{len(hosts) - len(without)} of {count(len(hosts), 'host')} can run this bundle"]
     for target in document["targets"]:
         on = [row["host"] for row in document["hosts"] if row["runs"] == target]
-        lines.append(f"  {target} on {_names(list(dict.fromkeys(on))) or 'none'}")
+        lines.append(f"  {target} on {shortened(list(dict.fromkeys(on))) or 'none'}")
     if without:
-        lines.append(f"  nothing on {_names(without)}")
+        lines.append(f"  nothing on {shortened(without)}")
     return [folded for line in lines for folded in _folded(printable(line))]
 
 
@@ -115,7 +113,7 @@ def _key(row: dict[str, Any]) -> str:
 
 def _group(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     row = rows[0]
-    yield f"{_names([r['host'] for r in rows])}: {row['cpu']}, jaxlib {row['jaxlib']}"
+    yield f"{shortened([r['host'] for r in rows])}: {row['cpu']}, jaxlib {row['jaxlib']}"
     yield from _cells(row)
     if row["build_for"]:
         yield f"  would run {', '.join(row['build_for'])}: build for one of them"
@@ -171,12 +169,6 @@ def _reason(cell: dict[str, Any], finding: dict[str, str]) -> str:
     if finding["code"] == "AOTC-E502":
         return f"{finding['code']} lacks {', '.join(cell['evidence']['missing_features'])}"
     return f"{finding['code']} expected {finding['expected']}, found {finding['found']}"
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = list(names[:SHOWN_MAX])
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _folded(line: str) -> list[str]:

@@ -15,11 +15,9 @@ from aotc.base.errors import finding, refusal, shortened
 from aotc.bundle.read.bundle_facts import NUMBERS
 from aotc.commands.diff.bundle_diff import KINDS, Change, Diff
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import did_you_mean
 
 ANY, NONE = "any", "none"
-
-SHOWN_MAX = 3
-"""Places in one finding."""
 
 _UNITS = {"": 1, **UNITS}
 _LIMIT = re.compile(
@@ -69,16 +67,15 @@ def _rule(text: str) -> Rule:
         return Rule(text, text)
     found = _LIMIT.match(text)
     unit = found["unit"] if found else ""
-    if found and found["name"] in NUMBERS and (unit == "%" or unit in _units(found["name"])):
+    units = NUMBERS.get(found["name"], ()) if found else ()
+    if found and units and unit in ("%", *(_UNITS if units[0] == "bytes" else ("",))):
         amount = Fraction(found["amount"])
         limit = amount / 100 if unit == "%" else amount * _UNITS[unit]
         return Rule(text, found["name"], 1 if found["sign"] == ">+" else -1, limit, unit == "%")
     expected = f"any, none, {', '.join(KINDS)}, or one of {', '.join(NUMBERS)} with a limit"
-    raise refusal("AOTC-E056", f"--fail-on {text}", repr(text), expected=expected)
-
-
-def _units(name: str) -> set[str]:
-    return set(_UNITS) if NUMBERS[name][0] == "bytes" else {""}
+    known, name = (ANY, NONE, *KINDS, *NUMBERS), re.split("[<>]", text)[0]
+    hint = None if name in known else did_you_mean(name, known, "") or None
+    raise refusal("AOTC-E056", f"--fail-on {text}", repr(text), expected=expected, hint=hint)
 
 
 def violations(rules: Sequence[Rule], diff: Diff) -> Iterator[Finding]:
@@ -101,4 +98,4 @@ def _kinds(changes: Sequence[Change]) -> str:
 
 
 def _places(changes: Sequence[Change]) -> str:
-    return shortened([f"{c.where} {c.before} -> {c.after}" for c in changes], SHOWN_MAX, "; ")
+    return shortened([f"{c.where} {c.before} -> {c.after}" for c in changes], 3, "; ")

@@ -25,6 +25,7 @@ HELP_SECTION = "Ship"
 )
 @trust_option("Trust policy that must accept the bundle", required=True)
 @profile_option
+@click.option("--precision", metavar="NAME", help="Precision to export, such as float32")
 @target_option("Target to export")
 @click.option("-o", "--output", type=DIR, required=True, help="New folder for the model")
 @command
@@ -35,6 +36,7 @@ def export(
     form: str,
     trust: Path,
     profile: str | None,
+    precision: str | None,
     target: str | None,
     output: Path,
 ) -> None:
@@ -57,5 +59,5 @@ def export(
 
     sizes = parse_profile(profile) if profile is not None else None
     read = review(open_streamed(bundle), read_policy(trust), datetime.now(UTC))
-    report = write(choose(read, entry_point, form, sizes, target), output)
+    report = write(choose(read, entry_point, form, sizes, target, precision), output)
     out.result(report, lambda: say(*export_lines(report, output)))

@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from aotc.base.errors import refusal
 from aotc.bundle.read.bundle_review import Review, ReviewedExecutable, chosen
 from aotc.bundle.write.atomic_files import write_folder_atomically
 from aotc.commands.export.model_formats import FORMATS, Model, NotRunError, Tensor
+from aotc.config.precision_specs import FLOAT32
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
@@ -34,7 +36,8 @@ def choose(
     entry_point: str,
     format: str,
     sizes: Mapping[str, int] | None,
-    target: str | None,
+    target: str | None = None,
+    precision: str | None = None,
 ) -> Chosen:
     """Return the only executable of an entry point that has this format.
 
@@ -46,23 +49,30 @@ def choose(
         format: A key of `FORMATS`.
         sizes: Of the profile, as far as needed to tell it from others; None for any.
         target: Its target; None for any.
+        precision: Its name in the build manifest; None for any.
     """
     found = chosen(review, entry_point, sizes, target)
-    wanted = FORMATS[format].platform
-    suited = [each for each in found if wanted in (None, _platform(review, each))]
-    if not suited:
-        engines = ", ".join(sorted({_platform(review, each) for each in found}))
-        cause, expected = "format-not-found", f"an executable for {wanted}; these are for {engines}"
-        raise refusal("AOTC-E055", "--as", format, cause=cause, expected=expected)
-    if len(suited) > 1:
+    for option, wanted, of, cause in (
+        ("--precision", precision, _precision, "precision-not-found"),
+        ("--as", FORMATS[format].platform, partial(_platform, review), "format-not-found"),
+    ):
+        expected = f"one of: {', '.join(sorted({of(each) for each in found}))}"
+        found = [each for each in found if wanted in (None, of(each))]
+        if not found:
+            raise refusal("AOTC-E055", option, str(wanted), cause=cause, expected=expected)
+    if len(found) > 1:
         cause = "several-executables-match"
-        found_text = ", ".join(f"{each.label} for {each.target}" for each in suited)
+        found_text = ", ".join(f"{each.label} for {each.target}" for each in found)
         raise refusal("AOTC-E055", review.bundle, found_text, cause=cause)
-    return Chosen(review, suited[0], format)
+    return Chosen(review, found[0], format)
 
 
 def _platform(review: Review, executable: ReviewedExecutable) -> str:
     return executable.record.platform or review.targets[executable.target].manifest.target.platform
+
+
+def _precision(executable: ReviewedExecutable) -> str:
+    return str(getattr(executable.record.precision, "name", FLOAT32))
 
 
 def write(chosen: Chosen, folder: Path) -> dict[str, Any]:
@@ -99,6 +109,7 @@ def write(chosen: Chosen, folder: Path) -> dict[str, Any]:
             "entry_point": executable.entry_point,
             "target": executable.target,
             "sizes": dict(executable.record.sizes),
+            "precision": _precision(executable),
             "inputs": [_described(tensor, form.passed) for tensor in model.inputs],
             "outputs": [_described(tensor, form.passed) for tensor in model.outputs],
             "files": {name: sha256(data) for name, data in files.items()},

@@ -209,48 +209,24 @@ def _call_iree(model: Model, folder: Path, arrays: Sequence[Array]) -> list[Arra
 
 
 def _write_stablehlo(model: Model, folder: Path) -> None:
+    from jaxlib.mlir import ir
+
     from aotc.capture.portable_stablehlo import portable
-    from aotc.compile.mlir.mlir_context import read_artifact
+    from aotc.compile.mlir.mlir_context import embed, read_artifact
 
     if model.weights_bytes > EMBEDDED_BYTES_MAX:
         found, expected = f"{model.weights_bytes} bytes", f"at most {EMBEDDED_BYTES_MAX} bytes"
         raise refusal("AOTC-E059", "weights", found, cause="too-large", expected=expected)
     module = read_artifact(model.module)
-    _put_weights(module, model)
-    (folder / STABLEHLO_FILE).write_bytes(portable(module).artifact)
-
-
-def _put_weights(module: Any, model: Model) -> None:
-    """Make weights constants of a module, which then takes the inputs alone."""
-    from jaxlib.mlir import ir
-
-    from aotc.compile.mlir.jax_functions import state_type
-
-    with module.context, ir.Location.unknown():
+    with module.context:
         main = ir.SymbolTable(module.operation)["main"]
-        block = main.regions[0].blocks[0]
-        count = len(model.inputs) + len(model.weights)
-        if len(block.arguments) != count:
-            found, expected = f"{len(block.arguments)} parameters", f"{count}"
-            raise refusal("AOTC-E059", "module", found, cause="tuned-weights", expected=expected)
-        for place in sorted(model.weights, reverse=True):
-            array, argument = np.ascontiguousarray(model.weights[place]), block.arguments[place]
-            element = ir.RankedTensorType(argument.type).element_type
-            value = ir.DenseElementsAttr.get(array, type=element, shape=list(array.shape))
-            constant = ir.Operation.create(
-                "stablehlo.constant",
-                results=[argument.type],
-                attributes={"value": value},
-                ip=ir.InsertionPoint.at_block_begin(block),
-            )
-            argument.replace_all_uses_with(constant.result)
-            block.erase_argument(place)
-        state_type(main)
-        if "arg_attrs" in main.attributes:
-            kept = ir.ArrayAttr(main.attributes["arg_attrs"])
-            main.attributes["arg_attrs"] = ir.ArrayAttr.get(
-                [kept[each.place] for each in model.inputs]
-            )
+    given = len(main.regions[0].blocks[0].arguments)
+    count = len(model.inputs) + len(model.weights)
+    if given != count:
+        expected, cause = f"{count}", "tuned-weights"
+        raise refusal("AOTC-E059", "module", f"{given} parameters", cause=cause, expected=expected)
+    embed(module, model.weights)
+    (folder / STABLEHLO_FILE).write_bytes(portable(module).artifact)
 
 
 def _call_stablehlo(model: Model, folder: Path, arrays: Sequence[Array]) -> list[Array]:

@@ -158,7 +158,9 @@ def init(
                 for profile in entry_point.profiles
             ]
             document = {**written, "profiles": profiles, "notes": list(notes)}
-            out.result(document, lambda: _print(drafted, len(profiles), notes))
+            is_recordable = function.endswith((".pt2", ".onnx"))
+            records = is_recordable and inputs_file is not None and expected_file is None
+            out.result(document, lambda: _print(drafted, len(profiles), notes, records))
             return 0
     report_findings(out, refused.findings, refused.exit_code, **written)
     if not out.json:
@@ -166,8 +168,9 @@ def init(
     return refused.exit_code
 
 
-def _print(drafted: Drafted, profiles: int, notes: tuple[str, ...]) -> None:
+def _print(drafted: Drafted, profiles: int, notes: tuple[str, ...], records: bool) -> None:
     traced = f"{drafted.draft.entry_point} traces at {profiles} profile{'s' * (profiles != 1)}"
-    next_step = f"next: aotc build {drafted.path} --key KEY"
+    step, option = ("record-expected", "--python PYTHON") if records else ("build", "--key KEY")
+    next_step = f"next: aotc {step} {drafted.path} {option}"
     say(*drafted.text.splitlines(), "", f"# {drafted.path}: {traced}; {next_step}")
     print_notes(notes)

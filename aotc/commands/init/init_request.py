@@ -14,7 +14,7 @@ from aotc.base.errors import finding, raise_if
 from aotc.base.workers.confined_process import ProcessLimits
 from aotc.capture.model_files.frontend_registry import export_hint, suffixes
 from aotc.config.checkpoint_files import ENDING
-from aotc.config.dtype_names import SHORT_DTYPES
+from aotc.config.dtype_names import OTHER_DTYPES, SHORT_DTYPES
 from aotc.config.field_types import is_function_reference, is_identifier
 from aotc.config.input_specs import KEY_DTYPES
 from aotc.config.manifest_problem import spell
@@ -101,15 +101,20 @@ def is_model_file(text: str) -> bool:
     return not is_function_reference(text) and PurePath(text).suffix in suffixes()
 
 
-def _meant(reference: str) -> str:
-    """Return a hint for a text that is no reference to a function."""
-    if reference.endswith(".py"):
-        return f"name one of its functions, such as `{PurePath(reference).stem}:predict`"
-    if os.path.isfile(reference):  # noqa: PTH113  of a name that is too long, too
-        return export_hint(reference)
+def _no_function(option: str, reference: str) -> Finding:
+    """Return AOTC-E080 for a text that is no reference to a function."""
+    expected, cause = _REFERENCE, "function-reference-is-invalid"
     module, _, attribute = reference.rpartition(".")
-    meant = f"{module}:{attribute}"
-    return f"did you mean `{meant}`?" if is_function_reference(meant) else "name a function"
+    files = [f"{module}{suffix}" for suffix in suffixes()]
+    meant = next(filter(os.path.isfile, files), f"{module}:{attribute}")
+    is_named = meant in files or is_function_reference(meant)
+    hint = f"did you mean `{meant}`?" if is_named else "name a function"
+    if reference.endswith(".py"):
+        hint = f"name one of its functions, such as `{PurePath(reference).stem}:predict`"
+    elif os.path.isfile(reference):  # noqa: PTH113  of a name that is too long, too
+        expected, cause = f"one of: {', '.join(suffixes())}", "unsupported-model-file-type"
+        hint = export_hint(reference)
+    return _problem(option, expected, spell(reference), hint, cause)
 
 
 def read_request(
@@ -132,8 +137,7 @@ def read_request(
         if reference is None or (option != "--example" and is_model_file(reference)):
             continue
         if not is_function_reference(reference):
-            cause, hint = "function-reference-is-invalid", _meant(reference)
-            problems.append(_problem(option, _REFERENCE, spell(reference), hint, cause))
+            problems.append(_no_function(option, reference))
 
     def read[T](option: str, texts: Iterable[str], value: Callable[[str], T]) -> dict[str, T]:
         found: dict[str, T] = {}
@@ -237,7 +241,10 @@ def _array(text: str) -> ArrayText:
     if array is None:
         written, bracket, _ = text.partition("[")
         written, known = written.strip(), {*DTYPES, *SHORT_DTYPES}
-        close = closest(written, known) if written and written not in known else None
+        close = OTHER_DTYPES.get(written) or closest(written, known)
+        close = close if written not in known else None
+        if is_function_reference(text):
+            raise _Unreadable(_FORM, f"pass a function by `--like NAME={text}`")
         hint = f"did you mean `{close}`?" if close else "correct the axes in brackets"
         raise _Unreadable(_FORM, hint if bracket else "write the dtype, then the axes in brackets")
     return array
@@ -245,7 +252,8 @@ def _array(text: str) -> ArrayText:
 
 def _reference(text: str) -> str:
     if not is_function_reference(text):
-        raise _Unreadable(f"NAME={_REFERENCE}", "name a function that returns arrays")
+        meant = f"pass an array by `--input 'NAME={text}'`" if parse_array(text) else None
+        raise _Unreadable(f"NAME={_REFERENCE}", meant or "name a function that returns arrays")
     return text
 
 

@@ -37,9 +37,8 @@ from aotc_runtime.schema.bundle_manifest import DType
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 DEFAULT_RANGE = (1, 64)
-DEFAULT_SIZES = (1, 8, 64)
-LARGEST_RANGE = 4096
-"""The largest size of a model file's range that is taken as it is; there is a profile for it."""
+SIZES = (8, 64, 512, 4096)
+"""Sizes of profiles between the ends of a range: each more is compiled for every target."""
 
 LARGE_BYTES = 1 << 20
 """A parameter that takes more in the example is more likely weights than a request's input."""
@@ -47,11 +46,11 @@ LARGE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class DimensionDraft:
-    """The range of a dimension, both ends included; `profiles` are sizes, or a rule's name."""
+    """The range of a dimension, both ends included, and the sizes that are compiled."""
 
     low: int
     high: int
-    profiles: tuple[int, ...] | str
+    profiles: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +162,11 @@ def _dimensions(
         first, last = stated or (0, math.inf)
         if own := tuple(size for size in answer.sizes.get(name, ()) if first <= size <= last):
             found[name] = DimensionDraft(own[0], own[-1], own)
-        elif stated:
-            found[name] = DimensionDraft(*stated, stated[:1] if first == last else "powers_of_two")
         else:
-            size, _ = reader.sizes.get(name, (reader.recorded.get(name, 1), ""))
-            found[name] = _default_dimension(size, *answer.ranges.get(name, (None, None)))
+            size, _ = reader.sizes.get(name, (reader.recorded.get(name, 0), ""))
+            low, high = stated or _default_range(size, *answer.ranges.get(name, (None, None)))
+            between = {each for each in (*SIZES, size) if low < each < high}
+            found[name] = DimensionDraft(low, high, tuple(sorted({low, *between, high})))
     return found
 
 
@@ -183,16 +182,12 @@ def _option_names(request: Request, answer: Answer) -> dict[str, str]:
     return names
 
 
-def _default_dimension(size: int, least: int | None, most: int | None) -> DimensionDraft:
+def _default_range(size: int, least: int | None, most: int | None) -> tuple[int, int]:
     """Return a range around the size in the example, within the ends that a model file states."""
-    low, high = max(DEFAULT_RANGE[0], least or 0), DEFAULT_RANGE[1]
-    if most is not None and DEFAULT_RANGE[1] < most <= LARGEST_RANGE:
-        high = most
-    high = max(high, 2 ** math.ceil(math.log2(size))) if size > 0 else high
-    high = max(low, high if most is None else min(high, most))
-    last = () if most is None or high > LARGEST_RANGE else (high,)
-    profiles = sorted({*(s for s in DEFAULT_SIZES if low <= s <= high), max(size, low), *last})
-    return DimensionDraft(low, high, tuple(profiles))
+    low, high = max(DEFAULT_RANGE[0], least or 0), max(DEFAULT_RANGE[1], size)
+    if most is not None:
+        high = most if most <= SIZES[-1] else min(high, most)
+    return low, max(low, high)
 
 
 def _of_file(
@@ -482,9 +477,8 @@ def _lines(draft: Draft) -> Iterator[str]:
     for name, dimension in draft.dimensions.items():
         yield from ("", f"[dimensions.{toml_key(name)}]")
         yield f"range = [{dimension.low}, {dimension.high}]  # accepted sizes, both ends included"
-        profiles = dimension.profiles
-        shown = list(profiles) if isinstance(profiles, tuple) else profiles
-        yield f"profiles = {to_toml(shown)}  # compiled; other sizes need out_of_profile"
+        profiles = to_toml(list(dimension.profiles))
+        yield f"profiles = {profiles}  # compiled; other sizes need out_of_profile"
     at = f"entry_points.{toml_key(draft.entry_point)}"
     yield from ("", f"[{at}]")
     kind = "source" if is_model_file(draft.function) else "function"

@@ -11,6 +11,8 @@ import json
 import os
 import re
 import sys
+import zipfile
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -132,6 +134,7 @@ def _torch(path: str) -> tuple[str, Run]:
 
     with suppress(ImportError):
         import transformers  # noqa: F401 - registers the classes of its results
+    _register_named_tuples(path, pytree)
     program = torch.export.load(path)
     signature = program.graph_signature
     if changed := {**signature.buffers_to_mutate, **signature.user_inputs_to_mutate}:
@@ -166,6 +169,19 @@ def _torch(path: str) -> tuple[str, Run]:
         }
 
     return f"torch {torch.__version__}", run
+
+
+def _register_named_tuples(path: str, pytree: Any) -> None:
+    """Make named tuples as the file has them, since their classes are in the author's program."""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name.endswith("/models/model.json")]
+        models = [json.loads(archive.read(name))["graph_module"] for name in names]
+    for name, known in (models[0].get("treespec_namedtuple_fields", {}) if models else {}).items():
+        if name not in pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE:
+            kind = name.rpartition(".")[2]
+            made = namedtuple(kind, known["field_names"])  # type: ignore[misc]  # named at run time
+            pytree._register_namedtuple(made, serialized_type_name=name)
+            globals().setdefault(made.__name__, made)  # where example inputs look for it
 
 
 def _step(key: Any) -> str:

@@ -38,13 +38,6 @@ CARD_BYTES_MAX = 2**20
 FLAT_MAX = 40
 """Leaves that are told in one line."""
 
-NOBODY_ASKED = "signatures were not checked"
-
-
-def trust_mark(review: Review) -> Mark:
-    """Return a mark that shows whether a policy accepted the bundle."""
-    return Mark("accepted by a policy", "good") if review.verified else Mark(NOBODY_ASKED, "bad")
-
 
 def identity(review: Review) -> Iterator[Part]:
     """Name, root, targets, and how large it is."""

@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 from msgspec import UNSET
 
-from aotc.base.evidence import Coverage, ExecutableEvidence, FunctionCoverage, MeasuredEngine
+from aotc.base.evidence import Coverage, FunctionCoverage, MeasuredEngine
 from aotc.base.source_locations import EntryPointLines, FunctionLines
 from aotc.bundle.read.bundle_facts import NUMBERS, numbers_of
 from aotc.bundle.read.bundle_review import Review, ReviewedExecutable, ReviewedTarget
@@ -237,12 +237,12 @@ def placement(review: Review) -> Iterator[Part]:
         "Partition map",
         ("Executable", *names, "Custom calls by target"),
         [
-            (name, *_partition(told, names), counts_text(told.optimized.custom_calls))
+            (
+                name,
+                *(counts_text(steps.get(each, {})) for each in names),
+                counts_text(told.optimized.custom_calls),
+            )
             for name, told in compiled
+            for steps in ({place.name: place.steps for place in told.placement},)
         ],
     )
-
-
-def _partition(told: ExecutableEvidence, names: list[str]) -> list[str]:
-    steps = {place.name: place.steps for place in told.placement}
-    return [counts_text(steps.get(name, {})) for name in names]

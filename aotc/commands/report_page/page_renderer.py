@@ -17,7 +17,7 @@ from aotc.bundle.read.bundle_review import Review
 from aotc.commands.report_page import bundle_section, executables_section
 from aotc.commands.report_page.entry_points_section import entry_points
 from aotc.commands.report_page.hosts_section import compatibility
-from aotc.commands.report_page.page_parts import Page, Section
+from aotc.commands.report_page.page_parts import Mark, Page, Section
 from aotc_runtime.base.rendering import printable
 from aotc_runtime.schema.trust_policy import TrustPolicy
 
@@ -96,9 +96,10 @@ def page_of(
         ("toolchain", "Toolchain and weights", bundle_section.toolchain(review)),
         ("provenance", "Provenance and bill of materials", bundle_section.provenance(review)),
     )
+    verified = Mark("accepted by a policy", "good")
     return Page(
         title=f"{review.name} {review.version}",
         root_digest=review.root_digest,
-        trust=bundle_section.trust_mark(review),
+        trust=verified if review.verified else Mark("signatures were not checked", "bad"),
         sections=tuple(Section(id, title, tuple(parts)) for id, title, parts in sections),
     )

@@ -44,7 +44,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 evaluation = PlainEvaluation(name, models, captured, scratch.folder, progress)
                 control = _Control(entry_point, models, scratch, captured, compiling, evaluation)
                 found[name] = control.outcome()
-    outcome_file(scratch.folder).write_bytes(msgspec.msgpack.encode(found))
+    outcome_file(scratch.folder).write(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from aotc.bundle.trust.trust_text import policy_text
 from aotc.commands.tune.precision_worker import Job
 from aotc.commands.tune.tuning_choice import choose, summarize
 from aotc.commands.tune.tuning_evidence import evidence
-from aotc.commands.tune.tuning_messages import Controlled, read_outcomes
+from aotc.commands.tune.tuning_messages import Controlled, outcome_file
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.precision_specs import FLOAT32, ChosenPrecision
 from aotc.pipeline import user_processes
@@ -127,7 +127,7 @@ def _control(manifest: BuildManifest, options: BuildOptions) -> dict[str, Contro
         )
         run.on_stage("tune", 0, 0)
         source.execute(CONTROL, {}, run.workers, on_output, _ignore)
-        return read_outcomes(run.scratch.folder)
+        return outcome_file(run.scratch.folder).read()
 
 
 def _ignore(_: object) -> None:

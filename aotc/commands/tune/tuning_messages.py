@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import ValueFile
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 SECONDS_PER_TURN = 0.03
@@ -95,11 +95,6 @@ class Controlled(Struct, frozen=True):
     value: float
 
 
-def outcome_file(folder: Path) -> Path:
+def outcome_file(folder: Path) -> ValueFile[dict[str, Controlled]]:
     """Return the file with the outcomes, by entry point."""
-    return folder / "accuracy.msgpack"
-
-
-def read_outcomes(folder: Path) -> dict[str, Controlled]:
-    """Return the outcomes by entry point."""
-    return unpacked(outcome_file(folder).read_bytes(), dict[str, Controlled])
+    return ValueFile(folder / "accuracy.msgpack", dict[str, Controlled])

@@ -68,13 +68,6 @@ def _spliced(function: Any, operands: Sequence[Any], operation: Any) -> list[Any
     return list(returned.operation.operands)
 
 
-def state_type(function: Any) -> None:
-    """Let a function state the types that its parameters and results have become."""
-    block = function.regions[0].blocks[0]
-    types = [[v.type for v in ends] for ends in (block.arguments, block.operations[-1].operands)]
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
-
-
 def element_of(value: Any) -> str:
     """Return the type of a value's elements."""
     return str(ir.RankedTensorType(value.type).element_type)

@@ -59,3 +59,40 @@ def operations_named(module: Any, names: Collection[str]) -> list[Any]:
 def stablehlo_version() -> str:
     """Return the version of StableHLO that portable artifacts are written in, as jaxlib has it."""
     return str(_stablehlo.get_current_version())
+
+
+def state_type(function: Any) -> None:
+    """Let a function state the types that its parameters and results have become."""
+    block = function.regions[0].blocks[0]
+    types = [[v.type for v in ends] for ends in (block.arguments, block.operations[-1].operands)]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+
+
+def embed(module: Any, values: Mapping[int, np.ndarray[Any, Any]]) -> None:
+    """Replace parameters of `main` by constants, so that compilers can fold and lay them out.
+
+    The other parameters keep their order. `values` maps indexes to arrays of the parameters'
+    shapes and types.
+    """
+    with module.context, ir.Location.unknown():
+        main = ir.SymbolTable(module.operation)["main"]
+        block = main.regions[0].blocks[0]
+        with ir.InsertionPoint.at_block_begin(block):
+            for index, value in values.items():
+                parameter = block.arguments[index]
+                element = ir.RankedTensorType(parameter.type).element_type
+                array = np.asarray(value, order="C")
+                attribute = ir.DenseElementsAttr.get(array, type=element, shape=[*array.shape])
+                constant = ir.Operation.create(
+                    "stablehlo.constant",
+                    results=[parameter.type],
+                    attributes={"value": attribute},
+                )
+                parameter.replace_all_uses_with(constant.result)
+        if "arg_attrs" in main.attributes:
+            known = enumerate(ir.ArrayAttr(main.attributes["arg_attrs"]))
+            kept = [attributes for index, attributes in known if index not in values]
+            main.attributes["arg_attrs"] = ir.ArrayAttr.get(kept)
+        for index in sorted(values, reverse=True):
+            block.erase_argument(index)
+        state_type(main)

@@ -17,7 +17,8 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import put, state_type
+from aotc.compile.mlir.jax_functions import put
+from aotc.compile.mlir.mlir_context import state_type
 from aotc.compile.precision.quantized_numbers import SCALE_MIN, STEPS, Scheme
 from aotc.compile.precision.weight_products import (
     Axes,

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import element_of, inlined, put, shape_of, state_type
-from aotc.compile.mlir.mlir_context import operations_named
+from aotc.compile.mlir.jax_functions import element_of, inlined, put, shape_of
+from aotc.compile.mlir.mlir_context import operations_named, state_type
 from aotc.compile.precision import weight_products
 
 PRODUCTS = ("stablehlo.dot_general", *weight_products.CONVOLUTIONS)

@@ -13,7 +13,8 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import dtype_of, put, shape_of, state_type
+from aotc.compile.mlir.jax_functions import dtype_of, put, shape_of
+from aotc.compile.mlir.mlir_context import state_type
 from aotc.compile.precision.activations import multiply_integers
 from aotc.compile.precision.quantized_numbers import MIDDLE, Scheme
 from aotc.compile.precision.weight_products import matrix_products

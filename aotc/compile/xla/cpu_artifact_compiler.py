@@ -4,15 +4,14 @@ Everything that compiling needs is imported here, so that the compiling thread i
 `aotc.compile.xla.xla_worker` says.
 """
 
-from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
 import numpy as np
-from jaxlib.mlir import ir
 
 from aotc.compile.binary import protobuf
 from aotc.compile.cpu import cpu_isa
+from aotc.compile.mlir.mlir_context import embed
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
 from aotc.compile.xla import (
     constant_nan,
@@ -110,38 +109,3 @@ def _options(compile_options: bytes) -> dict[int, tuple[int | bytes, ...]]:
     for field in protobuf.parse(data):
         found[field.number] = (*found.get(field.number, ()), field.value)
     return found
-
-
-def embed(module: Any, values: Mapping[int, np.ndarray[Any, Any]]) -> None:
-    """Replace parameters of `main` by constants, so that XLA can fold and lay them out.
-
-    The other parameters keep their order. `values` maps indexes to arrays of the parameters'
-    shapes; float32, float64, or signed integers.
-    """
-    main = next(
-        operation
-        for operation in module.body.operations
-        if ir.StringAttr(operation.attributes["sym_name"]).value == "main"
-    )
-    block = main.regions[0].blocks[0]
-    with module.context, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
-        for index, value in values.items():
-            parameter = block.arguments[index]
-            constant = ir.Operation.create(
-                "stablehlo.constant",
-                results=[parameter.type],
-                attributes={"value": ir.DenseElementsAttr.get(np.asarray(value, order="C"))},
-            )
-            parameter.replace_all_uses_with(constant.results[0])
-        for index in sorted(values, reverse=True):
-            block.erase_argument(index)
-        results = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results
-        types = [parameter.type for parameter in block.arguments]
-        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
-        if "arg_attrs" in main.attributes:
-            kept = [
-                attributes
-                for index, attributes in enumerate(ir.ArrayAttr(main.attributes["arg_attrs"]))
-                if index not in values
-            ]
-            main.attributes["arg_attrs"] = ir.ArrayAttr.get(kept)

@@ -3,7 +3,6 @@
 import importlib
 import pkgutil
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,7 +12,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import IR_VERSION, ModelProto, defs
 
-from aotc.base.errors import raise_if, refusal
+from aotc.base.errors import raise_if, refusal, shortened
 from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, ModelInput
 from aotc.capture.model_files.source_lines import own_line
 from aotc.frontends.onnx import onnx_wire, operators
@@ -227,10 +226,9 @@ def _unsupported(where: str, parsed: _Parsed) -> list[Finding]:
             missing.setdefault((reason, _hint(node)), []).append(node.label)
     findings = []
     for (reason, hint), labels in sorted(missing.items()):
-        counted = Counter(labels)
-        named = ", ".join(sorted(counted)[:5]) + (", …" if len(counted) > 5 else "")
         count = f" ({len(labels)} in all)" if len(labels) > 1 else ""
-        findings.append(lacks(where, f"{reason}: {named}{count}", hint=hint))
+        found = f"{reason}: {shortened(sorted({*labels}), 5)}{count}"
+        findings.append(lacks(where, found, hint=hint))
     return findings
 
 

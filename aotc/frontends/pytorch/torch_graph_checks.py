@@ -33,9 +33,6 @@ X64 = "set enable_x64 in the manifest, or let the model compute with 32 bits"
 GRAPHS = 2
 """How many graphs a condition or a loop has."""
 
-NAMED_MAX = 4
-"""Operators that a message names."""
-
 WIDE = {8: "float64", 11: "complex128"}
 
 
@@ -58,7 +55,7 @@ def findings(plan: torch_plan.Plan, where: str, enable_x64: bool) -> list[Findin
 
 
 def _targets(steps: list[torch_plan.Step]) -> str:
-    return shortened(list(dict.fromkeys(step.target for step in steps)), NAMED_MAX)
+    return shortened(list(dict.fromkeys(step.target for step in steps)), 4)
 
 
 def _where(where: str, steps: list[torch_plan.Step]) -> str:

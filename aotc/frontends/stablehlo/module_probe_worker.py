@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from aotc.base.errors import refusal
 from aotc.base.workers import confined_process
@@ -68,10 +69,7 @@ def _keep_products_of_masks(module: Any) -> None:
                 continue
             with ir.InsertionPoint(operation), operation.location:
                 kind = ir.RankedTensorType.get(given.shape, integer)
-                whole = ir.Operation.create(
-                    "stablehlo.convert", results=[kind], operands=[operation.operands[0]]
-                )
-            operation.operands[0] = whole.results[0]
+                operation.operands[0] = stablehlo.convert(kind, operation.operands[0])
 
 
 def _limit(job: Job) -> None:

@@ -1,4 +1,4 @@
-"""The build cache: its protocol, and the one in a local folder.
+"""The build cache in a local folder.
 
 An entry is a file `ab/cdef…` named after its key. It begins with a SHA-256 over its key and data,
 so that an entry which is damaged, cut short or under the wrong name is not used. Files are written
@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from aotc.base.directory_owner import is_ours
 from aotc.base.temporary_files import PART, locked, remove_abandoned, remove_folder, temporary_file
@@ -49,31 +48,6 @@ class Contents:
     bytes: int
 
 
-class Cache(Protocol):
-    """Bytes by key ("sha256:…"). Called from several threads, and by several builds at once."""
-
-    def get(self, key: str) -> bytes | None:
-        """Return the bytes that were put there; None if there are none, or if they are damaged."""
-
-    def put(self, key: str, data: bytes | memoryview) -> None:
-        """Keep the bytes if possible. A full or read-only store fails no build."""
-
-    def notes(self) -> tuple[str, ...]:
-        """Return notes for the user about damaged entries and a directory that is not writable."""
-
-    def read_record(self, name: str) -> bytes | None:
-        """Return the record of the last build of this name; None without one."""
-
-    def write_record(self, name: str, data: bytes) -> None:
-        """Leave it for the next build of this name."""
-
-    def trim(self) -> Contents:
-        """Remove what was not used for the longest time until its limit holds; what was removed."""
-
-    def stop(self) -> None:
-        """End what is being read and written elsewhere, from another thread."""
-
-
 def inner_folders(folder: Path) -> Iterator[Path]:
     """Yield folders in which a store in this one keeps files; some may not be there."""
     yield folder / RECORDS
@@ -83,7 +57,7 @@ def inner_folders(folder: Path) -> Iterator[Path]:
 
 
 class LocalStore:
-    """A folder of at most `limit` bytes.
+    """A folder of at most `limit` bytes, for several threads and several builds at once.
 
     Every build ends with `trim`, which removes the least recently used entries beyond it.
     """

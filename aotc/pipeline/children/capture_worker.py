@@ -28,7 +28,7 @@ from aotc.capture import (
     user_exceptions,
 )
 from aotc.capture.call_arguments import CallPlan, flat_call
-from aotc.capture.file_digests import changed, read_source
+from aotc.capture.file_digests import changed
 from aotc.capture.installed_packages import imported_packages
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.portable_stablehlo import portable
@@ -42,6 +42,7 @@ from aotc.check.trial_records import EntryTrials, Plans, Sizes, plan_file, read_
 from aotc.compile.compiler_registry import kind_of
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.children.calibration import Calibrator
+from aotc.pipeline.children.evaluation_worker import DataWriter, read_files
 from aotc.pipeline.children.quantized_capture import Quantizer, array_of, written_wrongly
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
@@ -106,7 +107,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 )
             _check_x64(manifest)
             closures[name] = traced.lifted
-            _note_evaluation(name, manifest, models, files)
+            _check_evaluation(traced.captured, models, files, scratch)
             captured[name] = quantizer.quantized(traced.captured)
         except AotcError as error:
             failed += _collected(error, job)
@@ -293,14 +294,19 @@ def _digest(
     return sha256(module.artifact + msgspec.msgpack.encode(traced.arguments))
 
 
-def _note_evaluation(
-    name: str, manifest: BuildManifest, models: Models, files: dict[str, str]
+def _check_evaluation(
+    captured: stages.CapturedEntryPoint, models: Models, files: dict[str, str], scratch: Scratch
 ) -> None:
-    """Note the files of an evaluation, and import its functions: provenance names both."""
-    for file in manifest.evaluation_files(name):
-        where = manifest.where("entry_points", name, "evaluation", "data")
-        _note(files, file.text, read_source(file, where)[1])
+    """Check and note the files of an evaluation, and import its functions: provenance names both.
+
+    Raises CaptureError (AOTC-E847) for arrays that do not fit, before anything is compiled.
+    """
+    name, manifest = captured.name, models.manifest
     if (spec := manifest.entry_points[name].evaluation) is not None:
+        data = DataWriter(captured, manifest, scratch.folder)
+        for at, read in read_files(name, manifest):
+            _note(files, read.file, read.digest)
+            data.checked(read.arrays, at)
         for key, function in spec.functions.items():
             where = manifest.where("entry_points", name, "evaluation", key)
             models.resolve(function, manifest.root, where)

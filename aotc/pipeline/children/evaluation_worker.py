@@ -19,7 +19,7 @@ from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.capture import fixture_inputs, trace_errors, user_exceptions
 from aotc.capture.file_digests import changed
-from aotc.capture.fixture_inputs import mask_and_length_arrays
+from aotc.capture.fixture_inputs import Recorded, mask_and_length_arrays
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.check.evaluation_files import (
@@ -31,9 +31,7 @@ from aotc.check.evaluation_files import (
     Prepared,
     block_file,
     prepared_file,
-    read_prepared,
     read_results,
-    write_prepared,
 )
 from aotc.check.metrics import Metric, MetricError, metric_of
 from aotc.check.plain_structures import leaf_of
@@ -71,10 +69,10 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name, spec in manifest.entry_points.items()
         if spec.evaluation is not None and name in captured.entry_points
     ]
-    if prepared_file(folder).exists():
+    file = prepared_file(folder)
+    if file.path.exists():
         metrics = {name: _metric(name, manifest, models.resolve) for name in evaluated}
-        waiting = read_prepared(folder)
-        write_prepared(folder, [_scored(one, metrics[one.entry_point], folder) for one in waiting])
+        file.write([_scored(one, metrics[one.entry_point], folder) for one in file.read()])
         return
     prepared = []
     written = {name: replace(each, precision=None) for name, each in captured.entry_points.items()}
@@ -84,7 +82,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             evaluation = PlainEvaluation(name, models, captured, folder, progress)
             rows = evaluation.rows(functions[name])
             prepared.append(evaluation.data.scored(PLAIN_JAX, leaf_of(rows)))
-    write_prepared(folder, prepared)
+    file.write(prepared)
 
 
 class PlainEvaluation:
@@ -102,7 +100,9 @@ class PlainEvaluation:
         self.metric = _metric(name, manifest, models.resolve)
         progress.started(f"reading evaluation data of {name}")
         source = read_blocks(name, manifest, program.files, models.resolve)
-        code = _code_digest(evaluation_of(manifest, name).metric)
+        module, is_users, _ = evaluation_of(manifest, name).metric.partition(":")
+        file = sys.modules[module].__file__ if is_users else None
+        code = sha256(Path(file).read_bytes() if file else b"") if is_users else ""
         self.data = DataWriter(self._entry_point, manifest, folder).write(source, code)
 
     def rows(self, function: PlainJax) -> Array:
@@ -151,14 +151,6 @@ def _metric(name: str, manifest: BuildManifest, resolve: Resolve) -> Metric:
     return metric_of(spec.name, rows)
 
 
-def _code_digest(metric: str) -> str:
-    """Return the digest of the file with a user's metric; "" for a built-in one."""
-    if ":" not in metric:
-        return ""
-    file = sys.modules[metric.partition(":")[0]].__file__
-    return sha256(Path(file).read_bytes() if file else b"")
-
-
 def _scored(prepared: Prepared, metric: Metric, folder: Path) -> Prepared:
     """Return the data with the rows of the targets whose results wait for a user's metric."""
     for target in [target for target, scores in prepared.scores.items() if scores is None]:
@@ -189,11 +181,9 @@ def read_blocks(
     """
     spec = evaluation_of(manifest, entry_point)
     where = manifest.where("entry_points", entry_point, "evaluation", "data")
-    causes = ("evaluation-file-is-too-compressed", "evaluation-file-is-invalid")
-    for file in manifest.evaluation_files(entry_point):
-        read = fixture_inputs.read_npz(file, where, "AOTC-E847", causes)
-        raise_if(changed(files, [(file.text, read.digest)]))
-        yield f"{where} {file.text}", read.arrays, read.digest
+    for at, read in read_files(entry_point, manifest):
+        raise_if(changed(files, [(read.file, read.digest)]))
+        yield at, read.arrays, read.digest
     if spec.reads_function:
         function = resolve(spec.data, manifest.root, where)
         try:
@@ -208,6 +198,14 @@ def read_blocks(
             raise
         except (Exception, SystemExit) as error:
             raise failed(error, where, manifest) from error
+
+
+def read_files(entry_point: str, manifest: BuildManifest) -> Iterator[tuple[str, Recorded]]:
+    """Yield the files of an evaluation, each after its place. Raises CaptureError (E840, E847)."""
+    where = manifest.where("entry_points", entry_point, "evaluation", "data")
+    causes = ("evaluation-file-is-too-compressed", "evaluation-file-is-invalid")
+    for file in manifest.evaluation_files(entry_point):
+        yield f"{where} {file.text}", fixture_inputs.read_npz(file, where, "AOTC-E847", causes)
 
 
 class DataWriter:
@@ -255,13 +253,7 @@ class DataWriter:
         blocks: list[Block] = []
         digests: list[str] = []
         for where, arrays, digest in source:
-            typed = {
-                spec.path: fixture_inputs.typed(arrays[spec.path], spec.dtype)
-                for spec in self._inputs
-                if spec.path in arrays
-            }
-            block, findings = self._block(typed, arrays, where)
-            raise_if(findings)
+            block, typed = self.checked(arrays, where)
             typed[LABELS] = arrays[self._spec.target]
             data = write_tensors(typed, where=where)
             block_file(self._folder, self._captured.name, len(blocks)).write_bytes(data)
@@ -282,10 +274,13 @@ class DataWriter:
             code=code,
         )
 
-    def _block(
-        self, typed: Mapping[str, Array], arrays: Mapping[str, Array], where: str
-    ) -> tuple[Block, list[Finding]]:
-        """Return a block and findings about its arrays; `typed` are the arrays of known inputs."""
+    def checked(self, arrays: Mapping[str, Array], where: str) -> tuple[Block, dict[str, Array]]:
+        """Return a block and its inputs. Raises CaptureError (AOTC-E847) for unfit arrays."""
+        typed = {
+            spec.path: fixture_inputs.typed(arrays[spec.path], spec.dtype)
+            for spec in self._inputs
+            if spec.path in arrays
+        }
 
         def wrong(of: str, found: str, expected: str) -> Finding:
             return finding("AOTC-E847", f"{where} {of}".rstrip(), found, expected=expected)
@@ -326,7 +321,8 @@ class DataWriter:
         if len({*counts.values()}) > 1:
             found = ", ".join(f"{name} {count}" for name, count in counts.items())
             findings.append(wrong("", found, "as many labels as samples"))
-        return Block(next(iter(counts.values()), 0), sizes), findings
+        raise_if(findings)
+        return Block(next(iter(counts.values()), 0), sizes), typed
 
     def _fits(self, spec: TensorSpec, array: Array, sizes: Mapping[str, int]) -> bool:
         if array.dtype.name != spec.dtype.value or array.ndim != len(spec.shape):

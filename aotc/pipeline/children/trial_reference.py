@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from threading import Timer
 from time import monotonic
 
@@ -24,13 +25,15 @@ from aotc.capture import trace_errors
 from aotc.capture.call_arguments import CallPlan, FlatCall
 from aotc.capture.weight_sets import read_shards
 from aotc.check import plain_jax
-from aotc.check.trial_inputs import KINDS, MAGNITUDES, SPECIAL, trial_inputs
+from aotc.check.trial_inputs import ENDS, KINDS, MAGNITUDES, SPECIAL, trial_inputs
 from aotc.check.trial_plan import trial_leaves
 from aotc.check.trial_records import (
     FIXTURE,
     Array,
     Call,
+    CallArrays,
     EntryTrials,
+    Outcome,
     PlainOutcome,
     Plans,
     Sizes,
@@ -42,14 +45,15 @@ from aotc.check.trial_records import (
     trial_key,
     tried_file,
 )
-from aotc.check.trial_run import Subject, difference, run
+from aotc.check.trial_run import DECLARED, Subject, difference, run, with_first_half
 from aotc.check.trial_verdict import endless, leaks
 from aotc.compile.mlir import mlir_context
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.scratch_folder import Scratch
-from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import WeightArgument
 from aotc_runtime.schema.manifest_labels import ExecutableKey, label
+from aotc_runtime.serving.routing.split_calls import axis_of
 
 SECONDS_MIN = 10.0
 TIMES_LONGER = 50
@@ -86,6 +90,8 @@ ENDLESS = re.compile(r"lapack_[sdcz]ges(dd|vd)_ffi")
 """Custom calls that never end where a matrix has an infinity: LAPACK's singular values, as jaxlib
 0.12.0.1 brings them. NaN, and the largest numbers, are taken.
 """
+
+JAX = "plain JAX itself"
 
 ANCHOR_ELEMENTS_MAX = 2**16
 """Larger weights are no constants that inputs are close to."""
@@ -189,8 +195,7 @@ class PlainTrials:
                     outcomes.append(known[key])
                 tried[target].append(TriedEntry(entry, tuple(outcomes)))
             where = self._manifest.where
-            jax = "plain JAX itself"
-            raise_if(f for e in tried[target] for f in leaks(e.entry, e.in_jax(), jax, where))
+            raise_if(f for e in tried[target] for f in leaks(e.entry, e.in_jax(), JAX, where))
         tried_file(self._scratch.folder).write(tried)
 
     def _outcome(self, trial: Trial, entry: EntryTrials) -> PlainOutcome:
@@ -240,7 +245,7 @@ class PlainTrials:
         Raises CaptureError (AOTC-E826, E829) if the function fails at exactly its sizes.
         """
         call, captured = trial.call, self._program.entry_points[entry.entry_point]
-        function = self._functions[captured.name]
+        function, atol = self._functions[captured.name], entry.atol
         try:
             entry = replace(entry, atol=entry.atol + self._recorded(call))
         except AotcError:
@@ -265,10 +270,41 @@ class PlainTrials:
         arrays = read_call(path, captured.inputs, captured.outputs)
         subject = Subject(entry, captured.inputs, captured.outputs, execute)
         results = run(trial, subject, arrays.inputs)
-        found = difference(
-            trial, results, arrays.expected, captured.outputs, entry.rtol, entry.atol
-        )
+        rtol, outputs = entry.rtol, captured.outputs
+        found = difference(trial, results, arrays.expected, outputs, rtol, entry.atol)
+        is_declared = trial.fill in ("", DECLARED) and not trial.beside
+        if found.within and call.inputs == FIXTURE and is_declared:
+            raise_if(islice(self._at_ends(trial, subject, arrays, atol), 1))
         return PlainOutcome(difference=found)
+
+    def _at_ends(
+        self, trial: Trial, subject: Subject, arrays: CallArrays, atol: float
+    ) -> Iterator[Finding]:
+        """Yield findings where numbers with a range are at its ends, of splits in the first half.
+
+        Of a split, there are others for what such numbers, and far ones, change in the second half,
+        beyond `atol`: both results are of one module, which rounds nothing to another step.
+        """
+        entry, inputs, outputs, execute = subject
+        ranges = self._manifest.entry_points[entry.entry_point].fixtures.ranges
+        for kind in ENDS:
+            tried = replace(trial, call=replace(trial.call, inputs=kind))
+            at_end, ranged, every = self._inputs(tried.call), [], []
+            for spec, leaf in zip(inputs, arrays.inputs, strict=True):
+                changed = at_end[spec.path]
+                if not trial.fill:
+                    changed = with_first_half(leaf, changed, axis_of(spec.shape, *trial.dimensions))
+                ranged.append(changed if spec.path in ranges else leaf)
+                every.append(changed)
+            found = []
+            if ranges:
+                exact, made = execute(trial.call.sizes, ranged), run(trial, subject, ranged)
+                found.append(difference(trial, made, exact, outputs, entry.rtol, entry.atol))
+            if not trial.fill:
+                other = [execute(trial.call.sizes, every)]
+                found.append(difference(tried, other, arrays.expected, outputs, entry.rtol, atol))
+            each = [Outcome(tried, difference) for difference in found]
+            yield from leaks(entry, each, JAX, self._manifest.where)
 
     def _recorded(self, call: Call, inputs: Mapping[str, Array] | None = None) -> float:
         """Write a call with its results, if that was not done; return its step allowance.
@@ -301,8 +337,9 @@ class PlainTrials:
             return arrays
         captured, spec = self._program.entry_points[name], self._manifest.entry_points[name]
         leaves = trial_leaves(captured.inputs, spec, arrays)
-        profile = captured.by_key.get(call.key)
-        anchors = [*self._anchors(profile)] if profile and call.inputs == MAGNITUDES else []
+        is_close = call.inputs in (MAGNITUDES, *ENDS)
+        profile = captured.by_key.get(call.key, captured.profiles[0])
+        anchors = [*self._anchors(profile)] if is_close else []
         made = trial_inputs(call.inputs, leaves, anchors, spec.fixtures.seed)
         return {leaf.path: array for leaf, array in zip(leaves, made, strict=True)}
 
@@ -320,7 +357,7 @@ class PlainTrials:
         }
 
     def _anchors(self, profile: CapturedProfile) -> Iterator[Array]:
-        """Yield the weights of a profile, and the floating-point constants of its module."""
+        """Yield the weights of a profile, and the constants of its module."""
         for argument in profile.arguments:
             if isinstance(argument, WeightArgument):
                 name = argument.set, argument.tensor
@@ -329,9 +366,9 @@ class PlainTrials:
         module = mlir_context.read_artifact(profile.module.artifact)
         for operation in mlir_context.operations_named(module, ("stablehlo.constant",)):
             with suppress(ValueError, TypeError):  # other types, and those that numpy does not know
-                numbers = ir.DenseFPElementsAttr(operation.attributes["value"])
+                numbers = ir.DenseElementsAttr(operation.attributes["value"])
                 if numbers.is_splat:
-                    yield np.array(ir.FloatAttr(numbers.get_splat_value()).value)
+                    yield np.array(numbers.get_splat_value().value)
                 elif len(numbers) <= ANCHOR_ELEMENTS_MAX:
                     yield np.array(numbers)
 

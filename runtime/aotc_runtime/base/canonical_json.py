@@ -72,7 +72,7 @@ def _keys(data: bytes) -> int:
     """Return the number of keys of a JSON text: colons outside of strings."""
     if b"\\" in data:  # so that every quote that is left begins or ends a string
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return sum(part.count(b":") for part in data.split(b'"')[::2])
+    return b"".join(data.split(b'"')[::2]).count(b":")
 
 
 def marks_in(data: bytes) -> int:

@@ -79,7 +79,7 @@ class ResourceError(AotcError):
 
 
 class ShapeError(AotcError):
-    """AOTC-E6xx: a call whose arguments, shapes or dtypes no executable serves."""
+    """AOTC-E6xx: a call that is not served: by its arguments, or as the bundle is closed."""
 
     exit_code = 2
     prefixes = ("AOTC-E6",)

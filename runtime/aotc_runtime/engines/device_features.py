@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.engines.engine_arrays import Aval, Buffer, Executable
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Executable
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
@@ -115,6 +116,17 @@ class DeviceFeatures:
         The executable was compiled in this process.
         """
         raise NotImplementedError(f"{self._engine} compiles nothing here")
+
+
+def aligned(array: Array, alignment: int) -> Array:
+    """Return an array that begins at a multiple of so many bytes: itself, or a packed copy."""
+    if array.flags.c_contiguous and array.ctypes.data % alignment == 0:
+        return array
+    memory = np.empty(array.nbytes + alignment, np.uint8)
+    begin = -memory.ctypes.data % alignment
+    copy = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def check_tiles(

@@ -48,10 +48,8 @@ def observe(meter: Meter, bundles: Bundles) -> None:
 
     def padding(_: CallbackOptions) -> Iterator[Observation]:
         for identity, entry_point in every():
-            place, found = (
-                {**identity, "entry_point": entry_point.name},
-                entry_point.metrics.padding,
-            )
+            place = {**identity, "entry_point": entry_point.name}
+            found = entry_point.metrics.padding
             yield Observation(found.elements, {**place, "kind": "real"})
             yield Observation(found.filled, {**place, "kind": "filled"})
 

@@ -4,15 +4,7 @@ import os
 import time
 
 from aotc_runtime.base.errors import IntegrityError, finding
-from aotc_runtime.loader import bundle_sources
-from aotc_runtime.loader.bundle_loader import (
-    Folder,
-    Laps,
-    Trust,
-    load_accepted,
-    policy_of,
-    require_numbers,
-)
+from aotc_runtime.loader import bundle_loader, bundle_sources
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.system.held_maps import Change, HeldFiles, map_sealed
@@ -51,11 +43,11 @@ class Verified:
         The host is evaluated now. Parameters and errors are those of `aotc_runtime.load`, and
         IntegrityError (AOTC-E206) if a process has written into a file of the bundle since.
         """
-        laps = Laps()
-        require_numbers(threads, devices, memory_limit)
+        laps = bundle_loader.Laps()
+        bundle_loader.require_numbers(threads, devices, memory_limit)
         self._require_unchanged()
         accepted = self._accepted
-        loaded = load_accepted(accepted, target, threads, devices, memory_limit, laps)
+        loaded = bundle_loader.load_accepted(accepted, target, threads, devices, memory_limit, laps)
         self._require_unchanged()
         return loaded
 
@@ -78,8 +70,8 @@ class Verified:
 def verify(
     path: str | os.PathLike[str],
     *,
-    trust: Trust,
-    store: Folder | None = None,
+    trust: bundle_loader.Trust,
+    store: bundle_loader.Folder | None = None,
     target: str | None = None,
     sealed: bool = False,
 ) -> Verified:
@@ -100,7 +92,7 @@ def verify(
     Raises:
         TrustError, IntegrityError, BundleFormatError: the bundle is rejected.
     """
-    policy = policy_of(trust)
+    policy = bundle_loader.policy_of(trust)
     held = None if sealed else HeldFiles()
     kind = map_sealed if held is None else held.map
     if isinstance(path, str) and "://" in path:

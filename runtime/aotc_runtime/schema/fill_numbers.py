@@ -24,9 +24,8 @@ def parse_fill(text: str, dtype: DType) -> complex:
     if name.startswith(("int", "uint")):
         number = int(text)
         bits = int(name.removeprefix("u").removeprefix("int"))
-        low, high = (
-            (0, 2**bits) if name.startswith("uint") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-        )
+        high = 2**bits if name.startswith("uint") else 2 ** (bits - 1)
+        low = 0 if name.startswith("uint") else -high
         if not low <= number < high:
             raise ValueError(f"{number} is not between {low} and {high - 1}")
         return number

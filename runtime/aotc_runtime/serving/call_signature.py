@@ -6,19 +6,16 @@ from typing import Any
 
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.suggestions import did_you_mean
-from aotc_runtime.schema.bundle_manifest import EntryPoint, Parameter, ParameterKind
+from aotc_runtime.schema.bundle_manifest import EntryPoint, Parameter
 from aotc_runtime.schema.fallback_policies import masks_and_lengths
-
-_KINDS = {
-    ParameterKind.POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
-    ParameterKind.POSITIONAL_OR_KEYWORD: inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    ParameterKind.KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
-}
+from aotc_runtime.schema.pytrees import Leaf
 
 
 def signature_of(parameters: Sequence[Parameter]) -> inspect.Signature:
     """Return the signature for callers, without bound parameters, masks and lengths."""
-    return inspect.Signature([inspect.Parameter(p.name, _KINDS[p.kind]) for p in parameters])
+    return inspect.Signature(
+        [inspect.Parameter(p.name, getattr(inspect.Parameter, p.kind.name)) for p in parameters]
+    )
 
 
 def bind(
@@ -54,6 +51,10 @@ def _hint(
     masks = [name for name in unknown if name in by_loader]
     if masks := masks or by_loader * (len(args) > by_position):
         return f"leave out {' and '.join(masks)}, which the loader passes"
+    is_nested = any(isinstance(each, dict | list | tuple) for each in (*args, *kwargs.values()))
+    flat = {each.name for each in spec.parameters if isinstance(each.tree, Leaf)}
+    if is_nested and flat.issuperset(signature.parameters):
+        return f"pass an array for each parameter: {', '.join(signature.parameters)}"
     plain = "pass the parameters by position or by name"
     left = [name for name in [*signature.parameters][len(args) :] if name not in kwargs]
     if len(unknown) == len(left) == 1:

@@ -6,6 +6,7 @@ servers that pass plain numpy arrays never need it.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.schema.bundle_manifest import TensorSpec
 from aotc_runtime.schema.manifest_labels import passed_leaves, passed_parameters, positional_count
 from aotc_runtime.schema.pytrees import Leaf, builder
 from aotc_runtime.schema.pytrees import leaves as leaf_indices
-from aotc_runtime.serving import foreign_arrays
+from aotc_runtime.schema.tensor_text import KEY_DTYPES
 from aotc_runtime.serving.call_metrics import Answer, CallMetrics, Path
 from aotc_runtime.serving.call_signature import bind, signature_of
 from aotc_runtime.serving.device_arrays import DeviceArray, as_array
@@ -137,7 +139,10 @@ class CheckedCalls:
             result if type(result) is np.ndarray else read(result, aval)
             for result, aval in zip(results, call.outputs, strict=True)
         ]
-        return self._build(foreign_arrays.to_jax(arrays, self._spec.outputs) if is_jax else arrays)
+        if is_jax:
+            specs = self._spec.outputs
+            arrays = [_to_jax(array, spec) for array, spec in zip(arrays, specs, strict=True)]
+        return self._build(arrays)
 
     def _kept(self, call: RoutedCall, results: list[Any], _: bool) -> Any:
         """DeviceArrays; what had to be cut or joined is put back on the device."""
@@ -199,9 +204,9 @@ class CheckedCalls:
                 continue
             spec = self._spec.inputs[index]
             where = f"{self._name} {spec.path}"
-            if foreign_arrays.is_jax(leaf):
+            if _is_jax(leaf):
                 is_jax = True
-                leaf = foreign_arrays.without_key_type(leaf, spec, where)
+                leaf = _without_key_type(leaf, spec, where)
             leaves[index] = as_array(leaf, dtype, self._scalars[index], where)
         return leaves, is_jax
 
@@ -209,3 +214,41 @@ class CheckedCalls:
 def closed_error(name: str) -> AotcError:
     """Return the error (AOTC-E633) for calls of a bundle that was closed."""
     return refusal("AOTC-E633", name, "")
+
+
+# Arrays of a jax that the server itself imported; nothing here imports it.
+
+
+def _is_jax(value: Any) -> bool:
+    """Return whether a value is a jax array."""
+    array = getattr(sys.modules.get("jax"), "Array", None)
+    return array is not None and isinstance(value, array)
+
+
+def _without_key_type(value: Any, spec: TensorSpec, where: str) -> Any:
+    """Return the data of a jax array of typed random keys; any other jax array as it is.
+
+    Raises ShapeError (AOTC-E606) for keys where the input takes none, or those of another
+    implementation, which would read other words into the same data.
+    """
+    jax = sys.modules["jax"]
+    if not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value
+    if spec.key_impl is not None and jax.random.key_impl(value) == spec.key_impl.value:
+        return jax.random.key_data(value)
+    expected = spec.dtype.value
+    hint = "pass `jax.random.key_data(key)`, an array of uint32"
+    if spec.key_impl is not None:
+        expected = KEY_DTYPES[spec.key_impl]
+        hint = f"make the key with `jax.random.key(seed, impl='{spec.key_impl.value}')`"
+    raise refusal("AOTC-E606", where, str(value.dtype), expected=expected, hint=hint)
+
+
+def _to_jax(array: np.ndarray[Any, Any], spec: TensorSpec) -> Any:
+    """Return a jax array, or typed keys for their data; numpy's where jax's settings narrow it."""
+    jax = sys.modules["jax"]
+    if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+        return array
+    if spec.key_impl is not None:
+        return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=spec.key_impl.value)
+    return jax.numpy.asarray(array)

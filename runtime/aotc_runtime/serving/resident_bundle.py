@@ -112,7 +112,7 @@ def load_executables(
                 if manifest.platform_of(record) == platform:
                     key, shapes = executable_key(name, record.sizes), record.output_shapes
                     if spec.out_of_profile:
-                        from aotc_runtime.serving.routing.call_sizes import open_shapes
+                        from aotc_runtime.schema.fallback_policies import open_shapes
 
                         shapes = open_shapes(spec, shapes)
                     outputs = _avals(device, spec.outputs, shapes, mesh)

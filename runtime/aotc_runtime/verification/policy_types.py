@@ -14,15 +14,9 @@ from msgspec import Struct, inspect
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.base.suggestions import closest, did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath, key_lines, place, render_path
+from aotc_runtime.schema import trust_policy
 from aotc_runtime.schema.bundle_manifest import Digest
-from aotc_runtime.schema.trust_policy import (
-    ChannelName,
-    KeyId,
-    MetricRule,
-    RequiredMetric,
-    SourceDigest,
-    TrustPolicy,
-)
+from aotc_runtime.schema.trust_policy import MetricRule, TrustPolicy
 
 _HINT = "docs/reference/trust-policy.md lists the keys of a policy and their types"
 
@@ -30,20 +24,23 @@ _MANIFEST_KEYS = {"entry_points", "targets"}
 
 _ID = "a key's id, 64 hexadecimal digits"
 _PATTERNS = {
-    get_args(KeyId)[1].pattern: (_ID, "`aotc trust show` lists the ids of the policy's keys"),
+    get_args(trust_policy.KeyId)[1].pattern: (
+        _ID,
+        "`aotc trust show` lists the ids of the policy's keys",
+    ),
     get_args(Digest)[1].pattern: (
         "a digest, sha256: and 64 hexadecimal digits",
         "`aotc inspect` shows the root digest of a bundle",
     ),
-    get_args(SourceDigest)[1].pattern: (
+    get_args(trust_policy.SourceDigest)[1].pattern: (
         'a digest as provenance names it, such as "sha256:…" or "gitCommit:…"',
         _HINT,
     ),
-    get_args(RequiredMetric)[1].pattern: (
+    get_args(trust_policy.RequiredMetric)[1].pattern: (
         'an entry point and its metric, such as "classify.top1"',
         "`aotc inspect` shows the metrics of a bundle",
     ),
-    get_args(ChannelName)[1].pattern: (
+    get_args(trust_policy.ChannelName)[1].pattern: (
         'a name of up to 64 letters, digits and ._-, such as "production"',
         "`aotc channel status` lists those of a channel",
     ),

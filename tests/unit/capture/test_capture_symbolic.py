@@ -7,7 +7,7 @@ import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 
 from aotc.check.trial_records import plan_file
-from aotc.pipeline.build_notes import counted, fixed_decisions
+from aotc.pipeline.build_notes import counted
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 
 TWO = """
@@ -44,7 +44,7 @@ def f(x):
         "first": ("?", "seq", 4),
         "halves": ("batch", "?", 4),
     }
-    assert (f.specialized, f.undetermined) == ({}, {})
+    assert f.specialized == {}
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,37 @@ def f(x):
         ("x = x * (2 if str(x.shape[0]) == '12' else 3)", "writes batch as text"),
         ("x = x * (2 if f'{x.shape}' == '(12, 4)' else 3)", "writes batch as text"),
         ("x = x * (2 if repr(2 * x.shape[0]) == '24' else 3)", "writes 2*batch as text"),
-        # What comes first is told, although jax cannot go on later.
+        # What comes first is told, although jax cannot go on later, and scans are traced.
         (
-            "x = jax.lax.associative_scan(jnp.add, x * {12: 2}.get(x.shape[0], 1))",
+            "x = x * jnp.hamming({12: 2}.get(x.shape[0], x.shape[0]))[:1]",
             "uses batch as a key",
         ),
+        (
+            "x = jax.lax.associative_scan(jnp.add, x) * {12: 2}.get(x.shape[0], 1)",
+            "uses batch as a key",
+        ),
+        # Truth, other types than integers, the class, and errors that the program itself handles.
+        ("if x.shape[0] % 2: x = x * 2", "asks whether mod(batch, 2) == 0"),
+        ("x = x * (2 if not x.shape[0] - 12 else 1)", "asks whether batch - 12 == 0"),
+        ("x = x * (2 if any([x.shape[0] - 12]) else 1)", "asks whether batch - 12 == 0"),
+        ("x = x * (2 if x.shape[0] == 12.0 else 1)", "needs the size as a number"),
+        ("x = x * (2 if x.shape[0] == np.array(12) else 1)", "needs the size as a number"),
+        ("x = x * (2 if x.shape[0] in np.array([12, 48]) else 1)", "needs the size as a number"),
+        (
+            "x = x * (2 if isinstance(x.shape[0], int) and x.shape[0] == 12 else 1)",
+            "asks whether batch == 12",
+        ),
+        ("x = x * (2 if type(x.shape[0]) is int else 1)", "asks for the type of batch"),
+        ("x = x * (2 if getattr(x.shape[0], 'real', 1) == 12 else 1)", "needs batch as a number"),
+        ("x = x * match(x.shape[0])", "asks whether batch == 12"),
+        ("x = x * match_class(x.shape[0])", "asks whether batch == 12"),
+        ("x = x * (2 if operator.eq(x.shape[0], 12) else 1)", "asks whether batch == 12"),
+        ("x = x * (2 if operator.index(x.shape[0]) == 12 else 1)", "needs the size as a number"),
+        ("x = x * (2 if x.shape.count(12) else 1)", "asks whether batch == 12"),
+        ("x = x * (2 if max(x.shape) == 12 else 1)", "asks whether batch < 4"),
+        ("x = x * (2 if np.prod(x.shape) == 48 else 1)", "asks whether 4*batch == 48"),
+        ("x = x * caught(int, x.shape[0])", "catches InconclusiveDimensionOperation"),
+        ("x = x * caught(range, x.shape[0])", "catches TypeError"),
         # Numbers by other ways than int().
         ("x = x * np.hanning(x.shape[0] + 2)[1]", "needs the size as a number"),
         ("x = x * np.array([1.0, 2.0] * 64, np.float32)[x.shape[0]]", "needs the size as a number"),
@@ -80,12 +106,25 @@ def f(x):
     ],
 )
 def test_decision_by_size_is_told_with_its_line(capture: Capture, line: str, reason: str) -> None:
-    source = "import collections, dataclasses, math\n"
+    source = "import collections, dataclasses, math, operator\n"
     source += "@dataclasses.dataclass(frozen=True)\nclass Key:\n    size: object\n"
+    source += """
+def match(n):
+    match n:
+        case 12: return 2
+        case _: return 1
+def match_class(n):
+    match n:
+        case int(12): return 2
+        case _: return 1
+def caught(function, n):
+    try: return 2 if function(n) == function(12) else 1
+    except Exception: return 1
+"""
     source += f"def f(x):\n    {line}\n    return x\n"
     f = capture(source, BATCHED).f
     assert f.specialized.keys() == {"batch"}
-    assert f.specialized["batch"] == f"f in program.py {reason}"
+    assert f.specialized["batch"].endswith(f" in program.py {reason}")
     assert f.lines.decisions["batch"].file == "program.py"
     assert f.outputs[0].shape == ("batch", 4)
 
@@ -101,7 +140,7 @@ def test_decision_by_size_is_told_with_its_line(capture: Capture, line: str, rea
 )
 def test_questions_answered_alike_specialise_nothing(capture: Capture, line: str) -> None:
     f = capture(f"def f(x):\n    {line}\n    return x\n", BATCHED).f
-    assert (f.specialized, f.undetermined) == ({}, {})
+    assert f.specialized == {}
 
 
 def test_only_the_dimension_that_is_asked_for_is_specialised(capture: Capture) -> None:
@@ -153,6 +192,9 @@ def test_a_specialised_dimension_has_no_policy_but_fail(capture: Capture, policy
         ("split", "x @ x.T", "output result, float32[batch, batch]"),
         ("split", "jnp.concatenate([x, x])", "output result, float32[2*batch, 4]"),
         ("compile", "jnp.fft.fft(x, axis=0).real", "NotImplementedError: Shape polymorphism"),
+        ("split", "x * (x[:, :1] == x[:, 0] + 1e6).any(axis=1)[:, None]", "program.py:"),
+        ("split", "x * jax.random.bernoulli(jax.random.key(0), 1e-6, x.shape)", "program.py:"),
+        ("split", "x + jax.random.split(jax.random.key(0), x.shape[0]).shape[0]", "program.py:"),
     ],
 )
 def test_unfit_axes_are_refused(capture: Capture, policy: str, result: str, found: str) -> None:
@@ -162,16 +204,28 @@ def test_unfit_axes_are_refused(capture: Capture, policy: str, result: str, foun
     assert found in refusal.found
 
 
-def test_axes_are_found_by_trial_where_jax_needs_the_size(capture: Capture) -> None:
-    line = "    y = jax.lax.associative_scan(jnp.add, x)\n"
-    source = f"def f(x):\n{line}    return y * {{12: 2}}.get(x.shape[0], 1)\n"
-    captured = capture(source, BATCHED)
+def test_rows_with_random_keys_of_their_own_can_be_split(capture: Capture) -> None:
+    keys = 'inputs.keys = { shape = ["batch"], dtype = "key<fry>" }'
+    source = "def f(x, keys):\n    return x + jax.vmap(jax.random.normal)(keys)[:, None]\n"
+    captured = capture(source, f'{BATCHED}{keys}\nout_of_profile.batch = "split"\n')
     assert captured.f.outputs[0].shape == ("batch", 4)
-    assert captured.f.specialized == {}
-    (note,) = fixed_decisions(captured.program)
+
+
+@pytest.mark.parametrize(
+    ("policy", "refused"), [("", False), ('out_of_profile.batch = "pad"\n', True)]
+)
+def test_what_jax_traces_at_known_sizes_only_excludes_policies(
+    capture: Capture, policy: str, refused: bool
+) -> None:
+    line = "    y = x * jnp.hamming(x.shape[0])[:, None]\n"
+    source = f"def f(x):\n{line}    return y * {{12: 2}}.get(x.shape[0], 1)\n"
+    captured = capture(source, BATCHED + policy)
     number = 1 + (IMPORTS + source).splitlines(keepends=True).index(line)
-    assert f"program.py:{number}: NotImplementedError" in note
-    assert note.endswith("; decisions by batch after it were not seen")
+    if refused:
+        assert captured.refusal.code == "AOTC-E839"
+        assert f"program.py:{number}: InconclusiveDimensionOperation" in captured.refusal.found
+    else:
+        assert captured.f.outputs[0].shape == ("batch", 4)
 
 
 def test_a_library_may_keep_caches_by_sizes(capture: Capture, tmp_path: Path) -> None:
@@ -183,7 +237,7 @@ def test_a_library_may_keep_caches_by_sizes(capture: Capture, tmp_path: Path) ->
     source = "import importlib\ncaches = importlib.import_module('site-packages.caches')\n"
     source += "def f(x):\n    caches.remember(x.shape[0])\n    return x\n"
     f = capture(source, BATCHED).f
-    assert (f.specialized, f.undetermined) == ({}, {})
+    assert f.specialized == {}
 
 
 def test_a_module_for_all_sizes_takes_every_leaf(capture: Capture) -> None:

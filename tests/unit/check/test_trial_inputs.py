@@ -194,7 +194,7 @@ def test_high_booleans_hold_what_padding_does_not(fill: bool) -> None:
 
 def test_integers_that_a_function_makes_take_their_stated_range() -> None:
     sample = np.zeros((4, 3), np.int32)
-    leaf = TrialLeaf("x", sample, (0, 9), is_drawn=False, is_made=True, fixed_axes=(False, True))
+    leaf = TrialLeaf("x", sample, (0, 9), is_made=True, fixed_axes=(False, True))
     low, high = (trial_inputs(kind, [leaf])[0] for kind in ("low", "high"))
     assert (low[0] == 0).all() and low.max() <= 4 < high.min() and (high[0] == 9).all()
     rising = trial_inputs("rising", [leaf])[0]
@@ -204,16 +204,12 @@ def test_integers_that_a_function_makes_take_their_stated_range() -> None:
 def test_what_a_function_makes_stays_but_for_floats_and_booleans() -> None:
     for sample in (np.arange(4), np.uint32([1, 2])):
         for kind in ("low", "high", "mixed", "reversed"):
-            leaf = TrialLeaf("x", sample, is_drawn=False, is_made=True, fixed_axes=(False,))
+            leaf = TrialLeaf("x", sample, is_made=True, fixed_axes=(False,))
             assert trial_inputs(kind, [leaf])[0].tolist() == sample.tolist()
-    done = TrialLeaf("x", np.zeros(64, bool), is_drawn=False, is_made=True, fixed_axes=(False,))
+    done = TrialLeaf("x", np.zeros(64, bool), is_made=True, fixed_axes=(False,))
     low, high, late = (trial_inputs(kind, [done])[0] for kind in ("low", "high", "rising"))
     assert (low.any(), high.all()) == (False, True)
     assert (late == (np.arange(64) >= 32)).all()
-    recorded = TrialLeaf("x", np.float32([2, 4]), is_drawn=False, is_made=True)
-    assert (
-        2
-        <= trial_inputs("low", [recorded])[0].min()
-        <= 3
-        <= trial_inputs("high", [recorded])[0].min()
-    )
+    recorded = TrialLeaf("x", np.float32([2, 4]), is_made=True)
+    least, most = (trial_inputs(kind, [recorded])[0].min() for kind in ("low", "high"))
+    assert 2 <= least <= 3 <= most

@@ -316,6 +316,6 @@ def test_leaves_of_trials_are_described_by_the_manifest(file: Any) -> None:
     shapes = {"x": ("batch", 3), "keep": ("batch",), "m": ("batch",), "made/k": (2,)}
     tensors = [tensor(path, shape, DType.BOOL) for path, shape in shapes.items()]
     x, keep, mask, made = trial_leaves(tensors, spec, dict.fromkeys(shapes, np.ones(2)))
-    assert (x.bounds, x.fixed_axes, x.is_drawn) == ((0, 9), (False, True), file is None)
+    assert (x.bounds, x.fixed_axes, x.is_recorded) == ((0, 9), (False, True), file is not None)
     assert (keep.fill, x.fill, mask.is_fixed, keep.is_fixed) == (True, False, True, False)
-    assert (made.is_made, made.is_drawn, keep.is_made) == (True, False, False)
+    assert (made.is_made, made.is_recorded, keep.is_made) == (True, False, False)

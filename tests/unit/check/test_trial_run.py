@@ -252,6 +252,9 @@ def hint(trial: Trial, max_rel: float, **known: Any) -> str:
 def test_numbers_above_the_callers_size_are_told(trial: Trial, high: int, advised: bool) -> None:
     said = hint(trial, 0.5, ranges={"lengths": (1, high)})
     assert ("`minimum(lengths, size)`" in said) == advised
+    for fill, is_by_value in (("declared", False), ("ones", True)):
+        said = hint(replace(PADDED, fill=fill), 0.5)
+        assert ("callers may pass its number" in said) == is_by_value
 
 
 @pytest.mark.parametrize(

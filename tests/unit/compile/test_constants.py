@@ -9,7 +9,6 @@ import pytest
 from aotc.base.stages import CompileJob
 from aotc.compile.mlir import mlir_context
 from aotc.compile.xla import xla_objects
-from aotc.compile.xla.cpu_artifact_compiler import embed
 from aotc.compile.xla.xla_compiler import XlaBackend
 from tests.unit.conftest import portable
 
@@ -32,7 +31,7 @@ CONSTANTS = {0: np.arange(6, dtype=np.float32).reshape(2, 3), 2: np.asarray(1.5,
 
 def test_parameters_become_constants_and_the_rest_keep_their_attributes() -> None:
     module = mlir_context.read_artifact(portable(DENSE))
-    embed(module, CONSTANTS)
+    mlir_context.embed(module, CONSTANTS)
     assert module.operation.verify()
     text = str(module)
     assert "@main(%arg0: tensor<3xf32> {tf.aliasing_output = 0 : i32}) ->" in text
@@ -79,5 +78,5 @@ def test_every_type_that_is_captured_can_be_a_constant(dtype: str) -> None:
         }}
         """)
     )
-    embed(module, {0: np.asarray([1, 2], dtype)})
+    mlir_context.embed(module, {0: np.asarray([1, 2], dtype)})
     assert module.operation.verify()

@@ -2,6 +2,7 @@
 
 import copy
 import re
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def test_pipe_lines_are_whole(report: dict[str, Any], capsys: pytest.CaptureFixt
 def test_on_a_terminal_of_80_columns_two_dimensions_are_not_cut(
     report: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     (target,) = report["targets"].values()
     for profile in target["entry_points"]["predict"]["profiles"]:
@@ -83,7 +84,7 @@ def test_on_a_terminal_of_80_columns_two_dimensions_are_not_cut(
 def test_on_a_narrow_terminal_a_profile_stands_above_its_numbers(
     report: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     (target,) = report["targets"].values()
     profiles = target["entry_points"]["predict"]["profiles"]
     for profile in profiles:

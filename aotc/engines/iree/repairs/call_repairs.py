@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func
 
 from aotc.compile.mlir.jax_functions import element_of, put
 from aotc.compile.mlir.mlir_context import DTYPES, operations_named
@@ -22,13 +23,10 @@ DONATED = ("tf.aliasing_output", "jax.buffer_donor")
 def composite(operation: Any) -> None:
     """Call what a named function is made of: IREE's own `top_k` takes any of equals."""
     with ir.InsertionPoint(operation):
-        call = ir.Operation.create(
-            "func.call",
-            results=[result.type for result in operation.results],
-            operands=list(operation.operands),
-            attributes={"callee": operation.attributes["decomposition"]},
-        )
-    for result, made in zip(operation.results, call.results, strict=True):
+        types = [result.type for result in operation.results]
+        name, given = operation.attributes["decomposition"], [*operation.operands]
+        called = func.CallOp(types, ir.FlatSymbolRefAttr(name), given)
+    for result, made in zip(operation.results, called.results, strict=True):
         result.replace_all_uses_with(made)
     operation.erase()
 

@@ -62,9 +62,9 @@ def _recurrent(
 ) -> tuple[Any, ...]:
     """Compute all directions of a layer.
 
-    `step` maps states, the row's share of the gates, R, its bias and the activations to states.
-    `inputs` are x, W, R, bias, lengths of sequences, and the initial value of each
-    state, the hidden one first.
+    `step` maps states, the row's share of the gates, R transposed, its bias and the activations to
+    states. `inputs` are x, W, R, bias, lengths of sequences, and the initial value of each state,
+    the hidden one first.
     """
     x, w, r, bias, lengths, *initial = inputs
     x, w, r = map(call.traced, (x, w, r))
@@ -95,7 +95,7 @@ def _recurrent(
         if backward:
             rows = lax.rev(x, (0,)) if counts is None else reversed_steps(x, counts)
         shares = jnp.einsum("sbi,gi->sbg", rows, w[d]) + bias[d, : gates * hidden]
-        rest = r[d], bias[d, gates * hidden :]
+        rest = r[d].T, bias[d, gates * hidden :]  # not transposed in every step
 
         def one(carried: Any, entry: Any, rest: Any = rest, d: int = d) -> Any:
             index, share = entry
@@ -132,7 +132,7 @@ def _given(inputs: Sequence[Value], count: int) -> list[Value]:
 def rnn(call: Call, *inputs: Value) -> tuple[Value, ...]:
     def step(states: Any, share: Any, r: Any, rb: Any, functions: Any, bound: Any) -> Any:
         (h,) = states
-        return (functions[0](_bounded(share + h @ r.T + rb, bound)),)
+        return (functions[0](_bounded(share + h @ r + rb, bound)),)
 
     return _recurrent(call, ("Tanh",), 1, step, _given(inputs, 6))
 
@@ -145,14 +145,14 @@ def gru(call: Call, *inputs: Value) -> tuple[Value, ...]:
         (h,) = states
         f, g = functions
         size = h.shape[-1]
-        recurrent = h @ r[: 2 * size].T + rb[: 2 * size]
+        recurrent = h @ r[:, : 2 * size] + rb[: 2 * size]
         z = f(_bounded(share[:, :size] + recurrent[:, :size], bound))
         reset = f(_bounded(share[:, size : 2 * size] + recurrent[:, size:], bound))
         last = share[:, 2 * size :]
         if before:
-            new = last + reset * (h @ r[2 * size :].T + rb[2 * size :])
+            new = last + reset * (h @ r[:, 2 * size :] + rb[2 * size :])
         else:
-            new = last + (reset * h) @ r[2 * size :].T + rb[2 * size :]
+            new = last + (reset * h) @ r[:, 2 * size :] + rb[2 * size :]
         return ((1 - z) * g(_bounded(new, bound)) + z * h,)
 
     return _recurrent(call, ("Sigmoid", "Tanh"), 3, step, _given(inputs, 6))
@@ -168,7 +168,7 @@ def lstm(call: Call, *inputs: Value) -> tuple[Value, ...]:
     def step(states: Any, share: Any, r: Any, rb: Any, functions: Any, bound: Any) -> Any:
         h, c = states
         f, g, out = functions
-        gates = share + h @ r.T + rb
+        gates = share + h @ r + rb
         i, o, forget, new = jnp.split(gates, 4, -1)
         i = f(_bounded(i, bound))
         forget = 1 - i if coupled else f(_bounded(forget, bound))

@@ -1,7 +1,6 @@
-"""Ensembles of trees: all trees and rows descend one level at a time."""
+"""Ensembles of trees: shallow ones compare in every node, in others rows descend level by level."""
 
 import operator as operators
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,8 @@ MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 COMPARED = (operators.le, operators.lt, operators.ge, operators.gt, operators.eq, operators.ne)
 LARGEST_TABLE = 1 << 26
 """The most weights of leaves, counting one for each leaf and target."""
+LARGEST_SHALLOW = 1 << 14
+"""The most weights, if all trees were full, of trees whose nodes are all compared."""
 
 type Ints = np.ndarray[Any, Any]
 
@@ -58,13 +59,6 @@ def _depth(call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints) -> int:
         level, depth = np.concatenate([yes[inner], no[inner]]), depth + 1
 
 
-def _indexed(call: Call, trees: Sequence[int], nodes: Sequence[int]) -> dict[tuple[int, int], int]:
-    index = {pair: i for i, pair in enumerate(zip(trees, nodes, strict=True))}
-    if len(index) < len(trees):
-        call.damaged("a tree with a node twice")
-    return index
-
-
 def _forest(call: Call, of: str, targets: int) -> Forest:
     """Return the trees of TreeEnsembleRegressor and TreeEnsembleClassifier, versions 1 and 3."""
 
@@ -81,7 +75,9 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
         call.damaged("attributes of nodes with different lengths")
     if not count or not set(modes) <= {LEAF, *MODES}:
         call.damaged("no nodes, or unknown modes")
-    index = _indexed(call, trees, nodes)
+    index = {pair: i for i, pair in enumerate(zip(trees, nodes, strict=True))}
+    if len(index) < count:
+        call.damaged("a tree with a node twice")
     leaf = np.array([mode == LEAF for mode in modes])
     own = np.arange(count)
     yes, no = own.copy(), own.copy()
@@ -105,7 +101,7 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
     mode = np.array([0 if name == LEAF else MODES.index(name) for name in modes])
     return Forest(
         np.asarray(lists["featureids"], np.int64),
-        np.asarray(lists["values"], _width(lists["values"])),
+        np.asarray(lists["values"], getattr(lists["values"], "dtype", np.float32)),
         mode,
         yes,
         no,
@@ -116,10 +112,6 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
     )
 
 
-def _width(values: Any) -> Any:
-    return getattr(values, "dtype", np.dtype(np.float32))
-
-
 def _leaves(call: Call, of: str, index: Any, targets: int, count: int, listed: Any) -> Ints:
     if count * targets > LARGEST_TABLE:
         call.lacks(f"{count} nodes with weights for {targets} targets each")
@@ -128,7 +120,7 @@ def _leaves(call: Call, of: str, index: Any, targets: int, count: int, listed: A
     places = list(zip(listed(f"{of}_treeids"), listed(f"{of}_nodeids"), strict=True))
     if not len(stated) == len(ids) == len(places):
         call.damaged("attributes of leaves with different lengths")
-    weights = np.zeros((count, targets), _width(stated))
+    weights = np.zeros((count, targets), getattr(stated, "dtype", np.float32))
     for place, target, weight in zip(places, ids, stated, strict=True):
         node = index.get(tuple(place), -1)
         if node < 0 or not 0 <= target < targets:
@@ -137,41 +129,50 @@ def _leaves(call: Call, of: str, index: Any, targets: int, count: int, listed: A
     return weights
 
 
-def _reached(call: Call, forest: Forest, x: Any) -> Any:
-    """Return the leaf of each row in each tree."""
+def _reached(call: Call, forest: Forest, x: Any, weights: Any) -> Any:
+    """Return the weights of the leaf of each row in each tree."""
     features = forest.feature.max(initial=0)
     if forest.feature.min(initial=0) < 0 or features >= x.shape[1]:
         call.damaged(f"feature {features} of {x.shape[1]}")
     # rows share these tables, which stay small integers where they fit
-    feature, yes, no = (
-        jnp.asarray(table, jnp.int32) for table in (forest.feature, forest.yes, forest.no)
+    feature, yes, no, mode = (
+        jnp.asarray(table, jnp.int32)
+        for table in (forest.feature, forest.yes, forest.no, forest.mode)
     )
     value = jnp.asarray(forest.value, x.dtype)
-    inner = forest.yes != np.arange(len(forest.yes))
-    used = sorted(set(forest.mode[inner].tolist()))
-    mode = jnp.asarray(forest.mode, jnp.int32)
+    used = sorted(set(forest.mode[forest.yes != np.arange(len(forest.yes))].tolist()))
     missing = jnp.asarray(forest.missing_yes) if forest.missing_yes.any() else None
 
-    def down(_: Any, at: Any) -> Any:
-        seen = jnp.take_along_axis(x, feature[at], 1)
+    def compared(at: Any, seen: Any) -> Any:
         bound = value[at]
-        goes = COMPARED[used[0]](seen, bound) if used else jnp.zeros(at.shape, jnp.bool_)
+        goes = COMPARED[used[0]](seen, bound) if used else jnp.zeros(seen.shape, jnp.bool_)
         for kind in used[1:]:
             goes = jnp.where(mode[at] == kind, COMPARED[kind](seen, bound), goes)
-        if missing is not None:
-            goes = goes | (jnp.isnan(seen) & missing[at])
+        return goes if missing is None else goes | (jnp.isnan(seen) & missing[at])
+
+    def down(_: Any, at: Any) -> Any:
+        goes = compared(at, jnp.take_along_axis(x, feature[at], 1))
         return jnp.where(goes, yes[at], no[at])
 
+    if forest.weights[0].size * len(forest.roots) << forest.depth <= LARGEST_SHALLOW:
+        levels = [forest.roots[:, None]]
+        for _ in range(forest.depth):
+            ends = [forest.yes[levels[-1]], forest.no[levels[-1]]]
+            levels.append(np.stack(ends, -1).reshape(len(forest.roots), -1))
+        found = weights[levels.pop()][:, :, None]
+        for level in reversed(levels):
+            goes = compared(level[..., None], x.T[forest.feature[level]])
+            found = jnp.where(goes[..., None], found[:, ::2], found[:, 1::2])
+        return jnp.broadcast_to(found[:, 0], (len(forest.roots), x.shape[0], found.shape[-1]))
     start = jnp.broadcast_to(jnp.asarray(forest.roots, jnp.int32), (x.shape[0], len(forest.roots)))
-    return lax.fori_loop(0, forest.depth, down, start)
+    return weights[lax.fori_loop(0, forest.depth, down, start)].swapaxes(0, 1)
 
 
 def _aggregated(call: Call, forest: Forest, x: Any, how: str) -> Any:
     if how not in ("SUM", "AVERAGE"):
         call.lacks(f"the aggregate_function {how!r}")
-    leaves = _reached(call, forest, x)
     dtype = jnp.promote_types(x.dtype, call.computed(forest.weights.dtype))
-    total = jnp.asarray(forest.weights, dtype)[leaves].sum(1)
+    total = _reached(call, forest, x, jnp.asarray(forest.weights, dtype)).sum(0)
     return total / len(forest.roots) if how == "AVERAGE" else total
 
 

@@ -14,7 +14,7 @@ op = FAMILY
 
 type States = tuple[Array, ...]
 type Cell = Callable[[Array, States, Sequence[Array]], States]
-"""What the input makes of it (gates), the states, and weights of the recurrence: new states."""
+"""Compute new states from the input's gates, the states and the transposed recurrent weights."""
 
 
 def _trained(given: Arguments) -> str | None:
@@ -25,8 +25,7 @@ def _trained(given: Arguments) -> str | None:
 
 def _gates(h: Array, recurrent: Sequence[Array]) -> Array:
     weight, *bias = recurrent
-    made = h @ weight.T
-    return made + bias[0] if bias else made
+    return sum(bias, start=h @ weight)
 
 
 def _lstm_cell(x: Array, states: States, recurrent: Sequence[Array]) -> States:
@@ -58,14 +57,15 @@ def _direction(
     """
     into, recurrent, *rest = weights
     biases, projection = (rest[:2], rest[2:]) if len(rest) >= 2 else ((), rest)
-    gates = x @ into.T
+    # Engines transpose in every step what is transposed in one.
+    fixed, projected, gates = [recurrent.T, *biases[1:]], [p.T for p in projection], x @ into.T
     if biases:
         gates = gates + biases[0]
 
     def step(carry: States, now: Array) -> tuple[States, Array]:
-        new = cell(now, carry, [recurrent, *biases[1:]])
-        if projection:
-            new = (new[0] @ projection[0].T, *new[1:])
+        new = cell(now, carry, fixed)
+        if projected:
+            new = (new[0] @ projected[0], *new[1:])
         return new, new[0]
 
     last, every = lax.scan(step, states, gates, reverse=backward)
@@ -122,10 +122,9 @@ def _one_step(
     *,
     cell: Cell,
 ) -> States:
-    gates = input @ w_ih.T
-    gates = gates if b_ih is None else gates + b_ih
+    gates = input @ w_ih.T if b_ih is None else input @ w_ih.T + b_ih
     states = (hx,) if isinstance(hx, Array) else tuple(hx)
-    return cell(gates, states, [w_hh] if b_hh is None else [w_hh, b_hh])
+    return cell(gates, states, [w_hh.T] if b_hh is None else [w_hh.T, b_hh])
 
 
 op("lstm_cell")(partial(_one_step, cell=_lstm_cell))

@@ -222,10 +222,6 @@ def _windows(x: Array, start: Any, function: Callable[..., Any], window: _Window
     )
 
 
-def _lowest(dtype: Any) -> Any:
-    return -jnp.inf if category(dtype) == 2 else jnp.iinfo(dtype).min
-
-
 def _max_pool(
     self: Array,
     kernel_size: Numbers,
@@ -238,7 +234,8 @@ def _max_pool(
 ) -> Array:
     sizes = self.shape[-rank:]
     window = _window(sizes, kernel_size, stride, padding, dilation, ceil_mode)
-    return _windows(self, _lowest(self.dtype), lax.max, window)
+    lowest = -jnp.inf if category(self.dtype) == 2 else jnp.iinfo(self.dtype).min
+    return _windows(self, lowest, lax.max, window)
 
 
 def _avg_pool(

@@ -13,6 +13,7 @@ import numpy as np
 
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.engines.device_features import aligned
 from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Stored
 from aotc_runtime.engines.iree import iree_names
 from aotc_runtime.engines.iree.iree_archive import require_module
@@ -183,13 +184,7 @@ class IreeDevice(ProcessorDevice):
 
     def share(self, array: Array, aval: Aval) -> Weight:
         """Return a weight in place, or an aligned copy of one that lies between alignments."""
-        if array.ctypes.data % ALIGNMENT and array.size:
-            room = np.empty(array.nbytes + ALIGNMENT, np.uint8)
-            start = -room.ctypes.data % ALIGNMENT
-            aligned = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-            aligned[...] = array
-            array = aligned
-        return Weight(array)
+        return Weight(aligned(array, ALIGNMENT))
 
     def put(self, array: Array, aval: Aval) -> Buffer:
         """Return a copy of an array of exactly its aval."""
@@ -257,17 +252,9 @@ class IreeDevice(ProcessorDevice):
         Each of the calls that run at once has a set of them. Results are copied, since one may be
         an input.
         """
-        variants, view, array_of = (
-            self._runtime.VmVariantList,
-            self._runtime.HalBufferView,
-            np.ndarray,
-        )
-        count, is_single, function, make = (
-            len(outputs),
-            len(inputs) == 1,
-            bound.function,
-            bound.make,
-        )
+        variants, view = self._runtime.VmVariantList, self._runtime.HalBufferView
+        array_of, function, make = np.ndarray, bound.function, bound.make
+        count, is_single = len(outputs), len(inputs) == 1
         wanted = [(number, aval.shape, aval.dtype) for number, aval in enumerate(outputs)]
 
         def room() -> tuple[Any, list[Array]]:

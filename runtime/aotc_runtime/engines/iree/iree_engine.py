@@ -11,8 +11,7 @@ def _device(threads: int) -> IreeDevice:
     return IreeDevice(_runtime, threads)
 
 
-_engine = ProcessorEngine(
-    IREE, Library("iree", RUNTIME, "iree", "IREE's runtime"), DRIVERS, _device
-)
+_library = Library("iree", RUNTIME, "iree", "IREE's runtime")
+_engine = ProcessorEngine(IREE, _library, DRIVERS, _device)
 platforms = _engine.platforms
 facts, machine, start = _engine.facts, _engine.machine, _engine.start

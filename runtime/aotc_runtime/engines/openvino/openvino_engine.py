@@ -28,8 +28,7 @@ def _device(threads: int) -> OpenvinoDevice:
     return OpenvinoDevice(package(), threads)
 
 
-_engine = ProcessorEngine(
-    ENGINE, Library("openvino", RUNTIME, "openvino", "OpenVINO"), (DEVICE,), _device
-)
+_library = Library("openvino", RUNTIME, "openvino", "OpenVINO")
+_engine = ProcessorEngine(ENGINE, _library, (DEVICE,), _device)
 platforms = _engine.platforms
 facts, machine, start = _engine.facts, _engine.machine, _engine.start

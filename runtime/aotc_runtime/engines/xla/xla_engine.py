@@ -78,12 +78,10 @@ def processor(threads: int | None = None, devices: int | None = None) -> Process
     are.
     """
     global _processor
-    current = _processor
-    if current is None:
-        with _processor_lock:
-            if _processor is None:
-                _processor = Processor(threads, devices or 1)
-            current = _processor
+    with _processor_lock:
+        if _processor is None:
+            _processor = Processor(threads, devices or 1)
+        current = _processor
     if threads is not None and threads != current.threads:
         raise refusal("AOTC-E552", "load threads, XLA", str(threads), expected=str(current.threads))
     current.require_unforked()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.device_features import ExecutableTiles, Tiles
+from aotc_runtime.engines.device_features import ExecutableTiles, Tiles, aligned
 from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer
 from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
 from aotc_runtime.schema.shard_layout import Piece, pieces
@@ -71,7 +71,7 @@ class MeshPlacement:
         parts = []
         for piece, cut in zip(self.key[1], self._cuts, strict=True):
             if piece not in made:
-                made[piece] = array if cut is None else usable_in_place(array[cut])
+                made[piece] = array if cut is None else aligned(array[cut], ALIGNMENT)
             parts.append(made[piece])
         return self._assembled(parts, aval, semantics)
 
@@ -160,14 +160,3 @@ def tiles(sharding: Any, devices: int) -> Tiles | None:
             at.append(index)
         found[number] = tuple(reversed(at))
     return tuple(found[number] for number in range(devices))
-
-
-def usable_in_place(part: Array) -> Array:
-    """Return a part of an array as XLA can use it without a copy of its own: itself, or a copy."""
-    if part.flags.c_contiguous and part.ctypes.data % ALIGNMENT == 0:
-        return part
-    memory = np.empty(part.nbytes + ALIGNMENT, np.uint8)
-    begin = -memory.ctypes.data % ALIGNMENT
-    copy = memory[begin : begin + part.nbytes].view(part.dtype).reshape(part.shape)
-    copy[...] = part
-    return copy

@@ -64,10 +64,8 @@ def check_accepted(
             expected = f"{rule.minimum} to {rule.maximum}"
             findings.append(finding("AOTC-E613", where, str(size), expected=expected))
         elif size % rule.multiple_of:
-            cause, expected = (
-                "size-is-not-an-accepted-multiple",
-                f"a multiple of {rule.multiple_of}",
-            )
+            cause = "size-is-not-an-accepted-multiple"
+            expected = f"a multiple of {rule.multiple_of}"
             multiple = finding("AOTC-E613", where, str(size), cause=cause, expected=expected)
             findings.append(multiple)
     for text in spec.relations:
@@ -175,33 +173,19 @@ def _disagreement(name: str, dimension: str, users: Sequence[tuple[str, int]]) -
 
 
 def shapes_at(
-    tensors: Sequence[Sequence[int | str]],
-    profile: Sequence[tuple[int, ...]],
-    sizes: Mapping[str, int],
-) -> list[tuple[int, ...]]:
-    """Return the shapes at these sizes.
+    tensors: Sequence[TensorSpec], profile: Sequence[Shape], sizes: Mapping[str, int]
+) -> list[Shape]:
+    """Return the shapes of tensors at these sizes.
 
     `profile` has the shapes in a profile, for axes with unknown expressions.
     """
     return [
         tuple(
             whole if axis == "?" else parse_expression(axis).value(sizes)
-            for axis, whole in zip(axes, shape, strict=True)
+            for axis, whole in zip(tensor.shape, shape, strict=True)
         )
-        for axes, shape in zip(tensors, profile, strict=True)
+        for tensor, shape in zip(tensors, profile, strict=True)
     ]
-
-
-def open_shapes(spec: EntryPoint, shapes: Shapes) -> Shapes:
-    """Return the shapes of results, with -1 for each size that follows from the call of a range."""
-    ranged = {name for name, p in policies_of(spec).items() if p is OutOfProfilePolicy.RANGE}
-    return tuple(
-        tuple(
-            -1 if ranged & parse_expression(axis).names() else size
-            for axis, size in zip(tensor.shape if ranged else shape, shape, strict=True)
-        )
-        for tensor, shape in zip(spec.outputs, shapes, strict=True)
-    )
 
 
 def avals_at(
@@ -210,7 +194,6 @@ def avals_at(
     """Return the inputs and the outputs at these sizes, on one device."""
     first, found = spec.profiles[0], list[tuple[Aval, ...]]()
     for tensors, known in ((spec.inputs, first.input_shapes), (spec.outputs, first.output_shapes)):
-        shapes = shapes_at([tensor.shape for tensor in tensors], known, sizes)
-        each = zip(tensors, shapes, strict=True)
-        found.append(tuple(Aval(shape, numpy_dtype(tensor.dtype)) for tensor, shape in each))
+        pairs = zip(tensors, shapes_at(tensors, known, sizes), strict=True)
+        found.append(tuple(Aval(shape, numpy_dtype(tensor.dtype)) for tensor, shape in pairs))
     return found[0], found[1]

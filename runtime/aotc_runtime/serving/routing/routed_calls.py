@@ -104,14 +104,14 @@ class PaddedCall:
         self._shapes = record.input_shapes
         self.executable = served.label
         masked = {mask.leaf for mask in masks}
-        shapes = shapes_at([tensor.shape for tensor in spec.inputs], record.input_shapes, sizes)
+        shapes = shapes_at(spec.inputs, record.input_shapes, sizes)
         self._fillings = [
             Filling(leaf, wanted, fills[leaf])
             for leaf, (wanted, shape) in enumerate(zip(record.input_shapes, shapes, strict=True))
             if wanted != shape and leaf not in masked
         ]
         self._leaves = frozenset(filling.leaf for filling in self._fillings)
-        kept = shapes_at([tensor.shape for tensor in spec.outputs], record.output_shapes, sizes)
+        kept = shapes_at(spec.outputs, record.output_shapes, sizes)
         self._cuts = [
             shape if shape != whole else None
             for whole, shape in zip(record.output_shapes, kept, strict=True)

@@ -17,13 +17,9 @@ from aotc_runtime.engines.device_features import SymbolicModule
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import WeightArgument
 from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.serving import resident_bundle
 from aotc_runtime.serving.readiness import compare
-from aotc_runtime.serving.resident_bundle import (
-    ResidentEntryPoint,
-    ResidentExecutable,
-    bound_arguments,
-    direct_call,
-)
+from aotc_runtime.serving.resident_bundle import ResidentEntryPoint, ResidentExecutable
 from aotc_runtime.serving.routing.call_sizes import avals_at
 from aotc_runtime.serving.routing.padding_masks import masks_of, on_device
 from aotc_runtime.serving.served_call import Served
@@ -37,11 +33,9 @@ class SymbolicCompiler:
         """Compile for a resident entry point whose manifest has a module for other sizes."""
         self._device, self._name, self._spec = resident.device, resident.name, resident.spec
         spec, verified, weights = resident.spec, resident.verified, resident.weights
-        assert spec.symbolic is not UNSET, (
-            "a consistent manifest has one for a policy that compiles"
-        )
+        assert spec.symbolic is not UNSET, "a consistent manifest has one to compile"
         self._module = verified.blob(spec.symbolic.module)
-        self._arguments = bound_arguments(spec.symbolic.arguments, weights)
+        self._arguments = resident_bundle.bound_arguments(spec.symbolic.arguments, weights)
         self._weights = [
             weights[argument.set, argument.tensor].aval
             for argument in spec.symbolic.arguments
@@ -83,7 +77,7 @@ class SymbolicCompiler:
         module = SymbolicModule(self._module, arguments, outputs, self._options, where)
         executable = self._device.features.compile_symbolic(module)
         device, bound = self._device, self._arguments
-        direct = direct_call(device, executable, spec, bound, inputs, outputs)
+        direct = resident_bundle.direct_call(device, executable, spec, bound, inputs, outputs)
         return ResidentExecutable(device, where, executable, bound, inputs, outputs, direct)
 
     def _match_fixture(self) -> None:

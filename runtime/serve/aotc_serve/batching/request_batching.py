@@ -250,9 +250,7 @@ def joined(
     spec, calls = model.entry_point.spec, [sized.sizes(plan) for sized, _ in requests]
     whole = {name: max(sizes[name] for sizes in calls) for name in calls[0]}
     whole[plan.dimension] = sum(sized.rows for sized, _ in requests)
-    shapes = shapes_at(
-        [tensor.shape for tensor in spec.inputs], spec.profiles[0].input_shapes, whole
-    )
+    shapes = shapes_at(spec.inputs, spec.profiles[0].input_shapes, whole)
     fills = declared_fills(spec)
     arrays = [
         stacked([each[place] for _, each in requests], axis, shapes[leaf], fills[leaf])
@@ -277,11 +275,7 @@ def taken_apart(
     is_mixed = len({sized.mixed for sized in requests}) > 1
     for sized in requests:
         if is_mixed:
-            shapes = shapes_at(
-                [tensor.shape for tensor in spec.outputs],
-                spec.profiles[0].output_shapes,
-                sized.sizes(plan),
-            )
+            shapes = shapes_at(spec.outputs, spec.profiles[0].output_shapes, sized.sizes(plan))
             part = [
                 row_part(result, axis, start, shape)
                 for result, axis, shape in zip(results, plan.outputs, shapes, strict=True)

@@ -204,7 +204,7 @@ class _Attestations:
         self.documents: dict[str, bytes] = {}
         self.entries: list[Entry] = []
         self._number = self._total = 0
-        self._signatures: set[tuple[str, str]] = set()
+        self._signatures: set[tuple[str, str, bytes]] = set()
 
     def fetch(self, policy: TrustPolicy | None) -> None:
         root, others = self._root.digest, list[Entry]()
@@ -224,7 +224,8 @@ class _Attestations:
             except (ValueError, RecursionError, AotcError):
                 continue
             counts = policy is not None and (policy.keys if read.by_key else policy.identities)
-            if counts and read.is_about(root) and read.signature not in self._signatures:
+            known = signatures_in(read.envelope) <= self._signatures
+            if counts and read.is_about(root) and not known:
                 kind = oci_layout.ATTESTATION_TYPE
                 made = oci_referrers.referrer_of(read.envelope, kind, self._root)
                 self.documents |= {sha256(each): each for each in (read.envelope, EMPTY_BLOB)}

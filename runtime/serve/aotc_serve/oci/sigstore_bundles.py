@@ -62,7 +62,9 @@ def referrers_of(envelope: bytes, root: Descriptor) -> Iterator[Referrer]:
 
 
 def _material(signature: Signature) -> Any:
-    """Return the verification material of a signature. Raises ValueError for invalid JSON."""
+    """Return the verification material of a signature. Raises ValueError if no reader takes it."""
+    if len(signature.sigstore) > limits.MATERIAL_CHARACTERS_MAX:
+        raise ValueError(f"{len(signature.sigstore)} characters of verification material")
     if signature.sigstore:
         return msgspec.json.decode(base64.b64decode(signature.sigstore))
     hint = signature.keyid
@@ -120,7 +122,6 @@ class Read(Struct, frozen=True):
     """An attestation out of a Sigstore bundle; `subjects` are the digests that it is about."""
 
     envelope: bytes
-    signature: tuple[str, str]
     subjects: tuple[dict[str, str], ...]
     by_key: bool
 
@@ -151,10 +152,8 @@ def read_bundle(data: bytes, where: str) -> Read:
         stamp = stamps[0].get("signedTimestamp", "") if stamps else ""
         signature = Signature(sig=sig, keyid=_key_id(hint), timestamp=stamp)
     elif by.certificate is not None:
-        text = base64.b64encode(bytes(material)).decode()
-        if len(text) > limits.MATERIAL_CHARACTERS_MAX:
-            raise ValueError(f"{len(text)} characters of verification material")
-        signature = Signature(sig=sig, sigstore=text)
+        signature = Signature(sig=sig, sigstore=base64.b64encode(material).decode())
+        _material(signature)
     else:
         raise ValueError("neither a public key nor a certificate")
     made = msgspec.structs.replace(envelope, signatures=(signature,))
@@ -163,17 +162,19 @@ def read_bundle(data: bytes, where: str) -> Read:
     if (signed.payload_type, statement.predicateType) != (PAYLOAD_TYPE, PROVENANCE_TYPE):
         raise ValueError(f"{signed.payload_type} with {statement.predicateType}")
     subjects = tuple(subject.digest for subject in statement.subject)
-    known = envelope.payload, sig
-    return Read(canonical_json.encode(made), known, subjects, by.publicKey is not None)
+    return Read(canonical_json.encode(made), subjects, by.publicKey is not None)
 
 
-def signatures_in(envelope: bytes) -> set[tuple[str, str]]:
-    """Return the payload and signature of each signature of an envelope; none for junk."""
-    try:
+def signatures_in(envelope: bytes) -> set[tuple[str, str, bytes]]:
+    """Return payload, signature and material of each signature of an envelope; none for junk.
+
+    A copy of a signature with other material does not replace the signature.
+    """
+    with suppress(ValueError, RecursionError):
         found = canonical_json.decoder(Envelope).decode(envelope)
-    except (ValueError, RecursionError):
-        return set()
-    return {(found.payload, each.sig) for each in found.signatures}
+        materials = ((each.sig, _material(each)) for each in found.signatures)
+        return {(found.payload, sig, canonical_json.encode(stated)) for sig, stated in materials}
+    return set()
 
 
 def _key_id(hint: str) -> str:

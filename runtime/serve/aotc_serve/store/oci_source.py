@@ -8,8 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.oci_layout import Descriptor
+from aotc_runtime.formats.oci_layout import WEIGHTS_TYPE
 from aotc_runtime.loader.bundle_sources import InspectedBundle
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system import streamed_bundle
@@ -57,7 +56,7 @@ def inspect(
     with temporary() as folder:
         store = Store(folder)
         with Repository(reference, HttpClient(ca)) as there:
-            wanted = all_layers if full else _but_weights
+            wanted = all_layers if full else lambda layer: layer.mediaType != WEIGHTS_TYPE
             listing = pull(there, store, (), on_bytes, accept, wanted=wanted)
         layers = listing.layers().items()
         unread = {digest: layer.size for digest, layer in layers if not wanted(layer)}
@@ -66,7 +65,3 @@ def inspect(
         if source is None:
             raise refusal("AOTC-E560", str(folder), "", cause="artifact-store-is-in-use")
         yield InspectedBundle(source, shown, place, unread)
-
-
-def _but_weights(layer: Descriptor) -> bool:
-    return layer.mediaType != oci_layout.WEIGHTS_TYPE

@@ -36,7 +36,7 @@ def export(
         bundle = made("b", "cpu-x86-64-v3", change)
         policy = write_policy(tmp_path, signer)
         output = tmp_path / "out"
-        return aotc("export", bundle, *arguments, "--trust", policy, "-o", output, "--json")
+        return aotc("export", bundle, "--trust", policy, "-o", output, "--json", *arguments)
 
     return run
 
@@ -44,10 +44,10 @@ def export(
 def test_a_module_with_its_weights_computes_what_the_fixture_says(
     export: Callable[..., Any], tmp_path: Path
 ) -> None:
-    document = export(*CHOICE).document
+    document = export(*CHOICE, "--precision", "float32").document
     folder = tmp_path / "out"
     assert document == {"ok": True} | json.loads((folder / "signature.json").read_text())
-    assert document["check"]["status"] == "matched"
+    assert (document["check"]["status"], document["precision"]) == ("matched", "float32")
     for name, digest in document["files"].items():
         assert sha256((folder / name).read_bytes()) == digest
     fixture = tensor_views(memoryview((folder / "fixture.safetensors").read_bytes()), "")
@@ -68,22 +68,24 @@ def test_a_module_with_its_weights_computes_what_the_fixture_says(
         ((*CHOICE[:3], "--profile", "batch=9"), "AOTC-E055", "batch=9"),
         ((*CHOICE, "--target", "other"), "AOTC-E055", "other"),
         (("predict", "--as", "onnx", "--profile", "batch=8"), "AOTC-E055", "onnx"),
+        ((*CHOICE, "--precision", "small"), "AOTC-E055", "small"),
+        ((*CHOICE, "-o", "there"), "AOTC-E004", "a file or folder"),
     ],
 )
-def test_what_is_not_one_executable_is_refused(
-    export: Callable[..., Any], tmp_path: Path, arguments: tuple[str, ...], code: str, found: str
+def test_what_is_not_one_executable_or_a_new_folder_is_refused(
+    export: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    code: str,
+    found: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
     (finding,) = export(*arguments).document["findings"]
     assert finding["code"] == code
     assert finding["found"].startswith(found)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_that_is_there_is_left_alone(export: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (finding,) = export(*CHOICE).document["findings"]
-    assert finding["code"] == "AOTC-E004"
-    assert not [*(tmp_path / "out").iterdir()]
+    assert not (tmp_path / "out").exists() and not [*(tmp_path / "there").iterdir()]
 
 
 def test_a_bundle_that_the_policy_does_not_trust_is_not_exported(

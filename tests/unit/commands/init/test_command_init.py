@@ -228,7 +228,7 @@ def test_an_example_gives_dtypes_shapes_and_fixed_values(run: Run, tmp_path: Pat
     )
     assert done.exit_code == 0, done.stdout
     manifest = read(tmp_path / "program.toml")
-    assert manifest["dimensions"] == {"batch": {"range": [2, 16], "profiles": "powers_of_two"}}
+    assert manifest["dimensions"] == {"batch": {"range": [2, 16], "profiles": [2, 8, 16]}}
     assert manifest["entry_points"]["predict"]["static"] == {"temperature": 2.0, "mode": "fast"}
     notes = "\n".join(done.document["notes"])
     assert "--input 'temperature=float32[]'" in notes
@@ -318,6 +318,9 @@ TOLD = {
         (".predict", "did you mean `program:predict`?"),
         ("p" * 300, "name a function"),
         (":predict --input=image=flot32[3]", "did you mean `float32`?"),
+        (":predict --input=image=int[3]", "did you mean `int32`?"),
+        (":predict --input=image=program:f", "--like NAME=program:f"),
+        (":predict --like=image=f32[3]", "--input 'NAME=f32[3]'"),
         (":predict --input=image", "image=float32[batch,64]"),
         (":predict --static=mode=fast", "in quotes"),
         (":predict --weights=params=x", "FILE.safetensors"),
@@ -362,6 +365,7 @@ def test_undescribable_is_refused(drafting: Drafting, code: str, arguments: str,
     ("arguments", "exit_code", "code", "says"),
     [
         (["program.py"], 2, "AOTC-E080", "`program:predict`"),
+        ([sys.executable], 2, "AOTC-E080", "unsupported model file type"),
         (["program:annotated", "--input=imgae=f32[3]"], 2, "AOTC-E083", "did you mean `image`?"),
         (["program:nope"], 3, "AOTC-E820", ""),
         (["program:annotated", "--target=cpu-x86-64-v9"], 3, "AOTC-E811", ""),

@@ -11,15 +11,14 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from ssl import SSLContext
-from threading import Thread
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed, decode_dss_signature
+from tls_server import listening
 
 DIGEST = ec.ECDSA(Prehashed(hashes.SHA256()))
 """Both services are sent a digest."""
@@ -54,20 +53,6 @@ class JsonHandler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(
-    handler: type[BaseHTTPRequestHandler], context: SSLContext | None = None
-) -> Iterator[int]:
-    """Serve on loopback; yields the port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    if context:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
-
-
-@contextmanager
 def proxy_to(ports: Mapping[str, int]) -> Iterator[str]:
     """An HTTP proxy that leads these hosts to ports of loopback, and no others anywhere."""
 
@@ -88,7 +73,7 @@ def proxy_to(ports: Mapping[str, int]) -> Iterator[str]:
                     backwards.submit(_copy, server, self.connection)
                     _copy(self.connection, server)
 
-    with serving(Proxy) as port:
+    with listening(Proxy) as port:
         yield f"http://127.0.0.1:{port}"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import cloud_services
 import pytest
-from cloud_services import JsonHandler, proxy_to, serving
+from cloud_services import JsonHandler, proxy_to
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from aotc.base.errors import UsageError
 from aotc.bundle.sign.signer_plugins import open_signer
 from tests.refusals import error_of
-from tests.tls_server import tls_context
+from tests.tls_server import listening, tls_context
 
 services = pytest.mark.skipif(
     find_spec("moto") is None or find_spec("hvac") is None, reason="make test-stores"
@@ -76,7 +76,7 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             made = b64encode(key.sign(b64decode(asked["input"]))).decode()
             self.answer({"data": {"signature": f"vault:v2:{made}"}})
 
-    with serving(Transit) as port:
+    with listening(Transit) as port:
         monkeypatch.setenv("VAULT_ADDR", f"http://127.0.0.1:{port}")
         monkeypatch.setenv("VAULT_TOKEN", "t")
         yield "hashivault://release"
@@ -97,7 +97,7 @@ def clouds(
     """A key in Google's service and in Azure's, which the environment leads to."""
     key, (folder, context) = ec.generate_private_key(ec.SECP256R1()), authority
     google = cloud_services.google(key, folder)
-    azure = serving(cloud_services.azure(key), context)
+    azure = listening(cloud_services.azure(key), context)
     with google as grpc_port, azure as port:
         ports = {cloud_services.GOOGLE: grpc_port, cloud_services.VAULT: port}
         with proxy_to({**ports, cloud_services.LOGIN: port}) as proxy:

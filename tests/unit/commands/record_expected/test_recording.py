@@ -30,11 +30,12 @@ def test_an_entry_point_that_is_no_model_with_recorded_inputs_is_refused() -> No
         assert refused.value.code == "AOTC-E831"
 
 
-@pytest.mark.parametrize("python", [Path(sys.executable), Path("/nowhere/python")])
-def test_python_without_framework_writes_nothing(python: Path, tmp_path: Path) -> None:
-    given = [str(MANIFESTS / "resnet.toml"), "--python", str(python), "--json"]
+@pytest.mark.parametrize("python", [sys.executable, "/nowhere/python", "/"])
+def test_python_without_framework_writes_nothing(python: str, tmp_path: Path) -> None:
+    given = [str(MANIFESTS / "resnet.toml"), "--python", python, "--json"]
+    hint = "pass `--python /bin/python`" if python == "/" else "pass --python of an environment"
     ended = CliRunner().invoke(record_expected, [*given, "-o", str(tmp_path / "e.npz")])
-    assert ended.exit_code and "AOTC-E843" in ended.output
+    assert ended.exit_code and "AOTC-E843" in ended.output and hint in ended.output
     assert not [*tmp_path.iterdir()]
 
 

@@ -54,7 +54,7 @@ def copied(request: pytest.FixtureRequest, digits_bundle: Bundle, tmp_path: Path
 @pytest.fixture
 def nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that fails as soon as anything would be handed to an engine."""
-    monkeypatch.setattr(VERIFIED, "load_accepted", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr(VERIFIED.bundle_loader, "load_accepted", lambda *_: pytest.fail("loaded"))
 
 
 def largest(bundle: Path) -> Path:
@@ -145,14 +145,14 @@ def test_write_during_verify_is_refused(copied: Bundle, monkeypatch: pytest.Monk
 
 def test_write_during_load_is_refused(copied: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     verified = aotc_runtime.verify(copied[0], trust=copied[1])
-    load = VERIFIED.load_accepted
+    load = VERIFIED.bundle_loader.load_accepted
 
     def and_then(*arguments: Any) -> aotc_runtime.LoadedBundle:
         loaded: aotc_runtime.LoadedBundle = load(*arguments)
         overwrite(largest(copied[0]))
         return loaded
 
-    monkeypatch.setattr(VERIFIED, "load_accepted", and_then)
+    monkeypatch.setattr(VERIFIED.bundle_loader, "load_accepted", and_then)
     with refused("AOTC-E206"):
         verified.load()
 

@@ -93,13 +93,11 @@ def test_other_lengths_come_apart(loaded: LoadedBundle, name: str, lengths: list
     if len(lengths) == 5:
         # With a length that no profile has a row for, and more rows than one call has.
         requests = [[RANDOM.random((4, length, 4), np.float32)] for length in lengths]
-    sized = [chooser.sized(request) for request in requests]
-    known = [each for each in sized if each is not None]
+    known = [each for each in map(chooser.sized, requests) if each is not None]
     arrays, masks = joined(model, plan, list(zip(known, requests, strict=True)))
     whole = model.call(arrays, masks)
     for request, part in zip(requests, taken_apart(model, plan, whole.result, known), strict=True):
-        alone = model.call(request).result
-        for got, wanted in zip(part, alone, strict=True):
+        for got, wanted in zip(part, model.call(request).result, strict=True):
             assert got.shape == wanted.shape and not got.flags.writeable
             np.testing.assert_allclose(got, wanted, rtol=1e-6)
 

@@ -406,6 +406,8 @@ def test_the_signature_is_the_functions() -> None:
         ((), {}, "missing a required argument: 'a'", PLAIN),
         ((1, 2), {"d": 4}, "'c'; unknown 'd'", "did you mean `c`?"),
         ((1,), {"d": 4}, "'b'; unknown 'd'", PLAIN),
+        ((), {"d": {"a": 1}}, "unknown 'd'", "pass an array for each parameter: a, b, c"),
+        (({"a": 1, "b": 2},), {}, "'b'", "pass an array for each parameter: a, b, c"),
     ],
 )
 def test_wrong_arguments_are_refused_with_the_signature(

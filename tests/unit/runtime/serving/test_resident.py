@@ -30,7 +30,7 @@ from aotc_runtime.verification.bundle_examination import verify
 from aotc_runtime.verification.host_compatibility import Choice
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.verify_bundle import VerifiedBlob, VerifiedBundle
-from tests.conftest import Bundle
+from tests.conftest import Built, Bundle
 
 from ..samples import manifest, refused
 
@@ -90,8 +90,8 @@ def test_blobs_that_do_not_hold_what_the_manifest_lists_are_refused(change: str)
 
 
 @pytest.mark.parametrize("name", ["digits", "vision"])
-def test_xla_uses_aligned_tensors_in_place(name: str, request: pytest.FixtureRequest) -> None:
-    path, policy = request.getfixturevalue(f"{name}_bundle")
+def test_xla_uses_aligned_tensors_in_place(name: str, built: Built) -> None:
+    path, policy = built(name)
     source, facts = open_bundle(path), detect()
     bundle = make_resident(verify(source, read_policy(policy), facts, time.time()))
     mapped = ranges(path)

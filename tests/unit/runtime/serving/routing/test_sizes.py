@@ -146,4 +146,5 @@ def test_inputs_that_disagree_are_told_with_their_sizes(decode: EntryPoint) -> N
 def test_axes_follow_the_sizes_and_unknown_ones_the_profile(
     axes: tuple[int | str, ...], profile: tuple[int, ...], shape: tuple[int, ...]
 ) -> None:
-    assert shapes_at([axes], [profile], {"batch": 5}) == [shape]
+    tensor = TensorSpec("x", DType.FLOAT32, axes, False)
+    assert shapes_at([tensor], [profile], {"batch": 5}) == [shape]
