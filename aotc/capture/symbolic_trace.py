@@ -66,7 +66,7 @@ class Symbolic:
         specialized: By dimension, the place where the program decides by its size.
         undetermined: By dimension, why jax cannot trace the function without its size.
         unseen: Dimensions by whose size the program may decide after what jax cannot trace.
-        notes: Those of the trace with all dimensions; for splits, also of those with one at a time.
+        notes: Of the trace with all dimensions; but for COUNTED, also of those with one at a time.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
@@ -81,12 +81,13 @@ def analyze(
     shapes_of: ShapesOf,
     accepted: Mapping[str, Dimension],
     relations: Sequence[str],
-    concrete: Mapping[str, int],
+    at: Mapping[str, Sequence[Mapping[str, int]]],
     root: Path,
 ) -> Symbolic:
     """Trace with all dimensions symbolic, or one at a time if that fails, to find the cause.
 
-    `shapes_of` takes a call and its abstract results; the function traces at sizes `concrete`.
+    `shapes_of` takes a call and its abstract results. `at` has, by dimension, the sizes with whose
+    others it is traced alone.
     """
     shapes: Shapes | None = None
     failure: Specialized | str | None
@@ -110,15 +111,14 @@ def analyze(
         step = known.multiple_of
         symbol = name if step == 1 else f"{name}_by_{step}"
         fewer = Dimension(known.smallest // step, known.largest // step, 1)
-        alone = {**concrete, name: step * symbols({symbol: fewer}, ())[symbol]}
-        _, found, own = _evaluate(call_at, shapes_of, alone, root)
-        notes |= {
-            (word, name): line for (word, _), line in own.items() if word in jax_private.COUPLED
-        }
-        if isinstance(found, Specialized):
-            specialized[name] = found
-        elif found is not None:
-            undetermined[name] = found
+        for others in at[name]:
+            alone = {**others, name: step * symbols({symbol: fewer}, ())[symbol]}
+            _, found, own = _evaluate(call_at, shapes_of, alone, root)
+            notes |= {(w, name): line for (w, _), line in own.items() if w != jax_private.COUNTED}
+            if isinstance(found, Specialized):
+                specialized[name] = found
+            elif found is not None:
+                undetermined[name] = found
     unseen = frozenset(undetermined)
     if not specialized and not undetermined:
         undetermined = dict.fromkeys(accepted, str(failure))

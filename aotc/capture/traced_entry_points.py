@@ -111,17 +111,22 @@ def trace_entry_point(
     _check_trees(plan, manifest, profiles)
     known = {dimension: manifest.dimensions[dimension] for dimension in dimensions}
     accepted = {dimension: each.accepted for dimension, each in known.items()}
-    symbolic = Symbolic(None)
+    symbolic, ranged = Symbolic(None), spec.ranged(manifest.dimensions)
     if accepted:
         # Which axes carry which dimension does not depend on how many devices there are, and
         # symbolic sizes cannot be shown to be multiples of anything but 1.
         with traced_shardings.on_one_device(manifest.mesh):
-            symbolic = analyze(
-                call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root
-            )
+            at = {
+                # The executable of a range is for one size of each other dimension.
+                d: [p.sizes for p in profiles if p.sizes[d] == each.largest]
+                if d in ranged
+                else [first.sizes]
+                for d, each in accepted.items()
+            }
+            symbolic = analyze(call_at, shapes_of, accepted, spec.relations, at, manifest.root)
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
     if is_file:  # its operations decide nothing
-        symbolic = replace(symbolic, unseen=frozenset())
+        symbolic = replace(symbolic, unseen=symbolic.unseen.intersection(ranged))
     leaf_axes = find(symbolic, traced, known, call_at)
     inputs = _input_specs(first, leaf_axes.inputs, on_mesh)
     outputs = _output_specs(first, leaf_axes.outputs, on_mesh)
@@ -163,11 +168,7 @@ def trace_entry_point(
             _captured(profile, label(name, profile.sizes), manifest.root, is_file=is_file)
             for profile in profiles
         ),
-        largest={
-            dimension: accepted[dimension].largest
-            for dimension, policy in spec.out_of_profile.items()
-            if isinstance(policy, bundle_manifest.Range)
-        },
+        largest={dimension: accepted[dimension].largest for dimension in ranged},
         calls={call: line for p in reversed(profiles) for call, line in p.calls.items()},
         recorded=spec.fixtures.results is not None,
         model=models.origin(name, first.traced.jaxpr.jaxpr),
@@ -392,7 +393,7 @@ def _unsuited(
     if isinstance(policy, bundle_manifest.Range) and uneven:
         yield jax_private.UNEVEN, uneven
     reasons = symbolic.specialized | symbolic.undetermined
-    if not isinstance(policy, bundle_manifest.CompileHere | bundle_manifest.Range):
+    if not isinstance(policy, bundle_manifest.CompileHere):
         reasons = {name: reasons[name] for name in symbolic.unseen & {dimension}}
     for other, reason in [*reasons.items()][:1]:
         cause = "function-is-not-traceable-at-symbolic-sizes"
