@@ -43,11 +43,26 @@ def requirements(release: Release) -> list[str]:
 
 
 def install(folder: Path, release: Release, processes: Processes) -> None:
-    """Create an environment for the runtime in an empty folder.
+    """Create an environment for the runtime in an empty folder, with uv or pip.
 
     Raises ResourceError (AOTC-E557 to E559).
     """
-    install_packages(folder, requirements(release), str(release), processes)
+    uv = shutil.which("uv")
+    python = str(folder / "bin" / "python")
+    # The base interpreter: an environment made from an environment would end with that one.
+    base = getattr(sys, "_base_executable", sys.executable)
+    wanted = requirements(release)
+    wheels = ["--only-binary", ":all:", *wanted]
+    if uv:
+        commands = [[uv, "venv", "--quiet", "--python", base, str(folder)]]
+        commands += [[uv, "pip", "install", "--quiet", "--python", python, *wheels]]
+    else:
+        options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--no-input"]
+        options += ["--retries", "1", "--timeout", "15", *wheels]
+        commands = [[base, "-I", "-m", "venv", str(folder)]]
+        commands += [[python, "-m", "pip", "install", *options]]
+    for command in commands:
+        _run(command, str(release), wanted, processes)
     require_spelling(folder, release)
 
 
@@ -72,30 +87,6 @@ def require_spelling(folder: Path, release: Release) -> None:
         if names
         else "check which index pip or uv is configured to use",
     )
-
-
-def install_packages(folder: Path, wanted: Sequence[str], where: str, processes: Processes) -> None:
-    """Create an environment with requirements in an empty folder; `where` is for messages.
-
-    Raises ResourceError (AOTC-E557 to E559).
-    """
-    uv = shutil.which("uv")
-    python = str(folder / "bin" / "python")
-    # The base interpreter: an environment made from an environment would end with that one.
-    base = getattr(sys, "_base_executable", sys.executable)
-    wheels = ["--only-binary", ":all:", *wanted]
-
-    def run(command: Sequence[str]) -> None:
-        _run(command, where, wanted, processes)
-
-    if uv:
-        run([uv, "venv", "--quiet", "--python", base, str(folder)])
-        run([uv, "pip", "install", "--quiet", "--python", python, *wheels])
-        return
-    run([base, "-I", "-m", "venv", str(folder)])
-    options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--no-input"]
-    patience = ["--retries", "1", "--timeout", "15"]
-    run([python, "-m", "pip", "install", *options, *patience, *wheels])
 
 
 def _run(command: Sequence[str], where: str, wanted: Sequence[str], processes: Processes) -> None:

@@ -136,6 +136,7 @@ class CapturedEntryPoint:
         uncompiled: Label to digest of programs that only plain JAX runs: at the sizes of trials,
             and on one device instead of a mesh. UNTRACED if it could not be traced there.
         precision: Of its weights; None for the program as it is written.
+        largest: By dimension of which one executable serves every size, the largest size.
     """
 
     name: str
@@ -160,11 +161,16 @@ class CapturedEntryPoint:
     model: ModelOrigin | None = None
     uncompiled: dict[str, str] = field(default_factory=dict)
     precision: AppliedPrecision | None = None
+    largest: dict[str, int] = field(default_factory=dict)
 
     @property
     def by_key(self) -> dict[ExecutableKey, CapturedProfile]:
         """Map the key of each profile's executables to the profile, in order."""
         return {executable_key(self.name, each.sizes): each for each in self.profiles}
+
+    def compiled(self, profile: CapturedProfile) -> ExecutableKey:
+        """Return the key of the profile that is compiled for this one: itself without a range."""
+        return executable_key(self.name, {**profile.sizes, **self.largest})
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +289,8 @@ class CompileJob:
         mesh: Its `devices` are XLA's device assignment: partition i runs on device `devices[i]`.
             None for one device.
         calls: For messages, custom call to the line of the program that makes it.
+        dimension: That of which the executable serves every size; "" for none.
+        artifacts: By its size, the largest first, the module at several sizes.
     """
 
     label: str
@@ -293,3 +301,5 @@ class CompileJob:
     mesh: bundle_manifest.Mesh | None = None
     calls: Mapping[str, str] = field(default_factory=dict)
     weights: tuple[int, ...] = ()
+    dimension: str = ""
+    artifacts: Mapping[int, bytes] = field(default_factory=dict)

@@ -231,6 +231,17 @@ def counted_sizes(jaxpr: Any) -> Iterator[tuple[Any, Chain]]:
             yield chain[0].params["dim"], chain
 
 
+def sizes_in(jaxpr: Any) -> Iterator[tuple[Any, Chain]]:
+    """Yield the symbolic sizes of results and in parameters, each with its equations."""
+    with _private("shape_poly._DimExpr"):
+        from jax._src.export.shape_poly import _DimExpr
+    for chain in equations_within(jaxpr):
+        axes = [axis for each in chain[0].outvars for axis in getattr(each.aval, "shape", ())]
+        for size in (*axes, *jax.tree.leaves(chain[0].params)):
+            if isinstance(size, _DimExpr):
+                yield size, chain
+
+
 def symbols_of(size: Any) -> Collection[str]:
     """Return the names of the dimensions in a size of a symbolic shape."""
     with _private("shape_poly._DimExpr._get_vars"):

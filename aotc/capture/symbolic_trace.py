@@ -21,9 +21,10 @@ from aotc.capture import jax_private, row_flow, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
 from aotc.capture.line_coverage import recording
 from aotc.compile.mlir import mlir_context
+from aotc.config.build_manifest import at_once
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.schema.bundle_manifest import Dimension, Pad, Split
+from aotc_runtime.schema.bundle_manifest import Dimension, DimensionPolicy, Pad, Range, Split
 from aotc_runtime.schema.size_expressions import Expression, parse_expression
 
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
@@ -68,6 +69,8 @@ class Symbolic:
         counted: By dimension, the first line that computes with its size, "model.py:12 (f)"; known
             where all dimensions could be traced at once.
         coupled: By dimension, why it cannot be padded or split, whichever `policies` said.
+        uneven: By dimension with the policy of a range, a size that is no multiple of its size plus
+            a constant, and the line.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
@@ -76,6 +79,7 @@ class Symbolic:
     counted: dict[str, str] = field(default_factory=dict)
     unseen: frozenset[str] = frozenset()
     coupled: dict[str, Coupling] = field(default_factory=dict)
+    uneven: dict[str, str] = field(default_factory=dict)
 
 
 def analyze(
@@ -83,13 +87,14 @@ def analyze(
     shapes_of: ShapesOf,
     accepted: Mapping[str, Dimension],
     relations: Sequence[str],
-    concrete: Mapping[str, int],
-    policies: Mapping[str, Pad | Split | None],
+    at: Mapping[str, Sequence[Mapping[str, int]]],
+    policies: Mapping[str, DimensionPolicy],
     root: Path,
 ) -> Symbolic:
     """Trace with all dimensions symbolic, or one at a time if that fails, to find the cause.
 
-    `shapes_of` takes a call and its abstract results; the function traces at sizes `concrete`.
+    `shapes_of` takes a call and its abstract results. `at` has, by dimension, the sizes with whose
+    others it is traced alone.
     """
     shapes: Shapes | None = None
     failure: Specialized | str | None
@@ -106,14 +111,19 @@ def analyze(
         written = (_written(inputs), _written(shapes[1]))
     counted: dict[str, str] = {}
     coupled: dict[str, Coupling] = {}
+    uneven: dict[str, str] = {}
 
-    def follow(symbol: str, known: Dimension, name: str) -> None:
+    def follow(symbol: str, known: Dimension, name: str, others: Mapping[str, int]) -> None:
         own = range(known.smallest, known.largest + 1, known.multiple_of)
-        found = None
-        if isinstance(policies.get(name), Split):
+        found, policy = None, policies.get(name)
+        if isinstance(plan := at_once(policy), Split):
             found = row_flow.split_coupling(traced.jaxpr, symbol)
-        elif isinstance(policies.get(name), Pad):
-            found = row_flow.pad_coupling(traced, symbol, own, concrete)
+        elif isinstance(plan, Pad):
+            found = row_flow.pad_coupling(traced, symbol, own, others)
+        elif isinstance(policy, Range):
+            for size, chain in jax_private.sizes_in(traced.jaxpr):
+                if _is_uneven(size, symbol):
+                    uneven.setdefault(name, f"{size} at {trace_refusals.own_line(chain, root)}")
         if found:
             coupled[name] = found.cause, trace_refusals.own_line(found.chain, root)
 
@@ -122,9 +132,9 @@ def analyze(
             for name in sizes.keys() & jax_private.symbols_of(size):
                 counted.setdefault(name, trace_refusals.own_line(chain, root))
         for name, known in accepted.items():
-            follow(name, known, name)
+            follow(name, known, name, at[name][0])
     if failure is None:
-        return Symbolic(written, counted=counted, coupled=coupled)
+        return Symbolic(written, counted=counted, coupled=coupled, uneven=uneven)
     specialized: dict[str, Specialized] = {}
     undetermined: dict[str, str] = {}
     for name, known in accepted.items():
@@ -132,20 +142,21 @@ def analyze(
         step = known.multiple_of
         symbol = name if step == 1 else f"{name}_by_{step}"
         fewer = Dimension(known.smallest // step, known.largest // step, 1)
-        alone = {**concrete, name: step * symbols({symbol: fewer}, ())[symbol]}
-        _, found, traced = _evaluate(call_at, shapes_of, alone, root)
-        if traced is not None:
-            follow(symbol, fewer, name)
-        if isinstance(found, Specialized):
-            specialized[name] = found
-        elif found is not None:
-            undetermined[name] = found
+        for others in at[name]:
+            alone = {**others, name: step * symbols({symbol: fewer}, ())[symbol]}
+            _, found, traced = _evaluate(call_at, shapes_of, alone, root)
+            if traced is not None:
+                follow(symbol, fewer, name, others)
+            if isinstance(found, Specialized):
+                specialized[name] = found
+            elif found is not None:
+                undetermined[name] = found
     unseen = frozenset(undetermined)
     if not specialized and not undetermined:
         undetermined = dict.fromkeys(accepted, str(failure))
     # A program that only asks whether two sizes are equal traces; that it asked is what counts.
     inputs_outputs = None if specialized else written
-    return Symbolic(inputs_outputs, specialized, undetermined, counted, unseen, coupled)
+    return Symbolic(inputs_outputs, specialized, undetermined, counted, unseen, coupled, uneven)
 
 
 def _inputs(
@@ -231,6 +242,14 @@ def _evaluate(
     except Exception as error:  # noqa: BLE001 - the user's code, or jax, for whatever reason
         return None, next(iter(asked), None) or _failure(error, root), None
     return shapes, next(iter(asked), None), jax_private.without_unused(traced)
+
+
+def _is_uneven(size: Any, name: str) -> bool:
+    """Return whether a size is no multiple of a dimension's plus a constant, the others known."""
+    if name not in jax_private.symbols_of(size):
+        return False
+    text = axis_text(size)
+    return text == "?" or any(n.count(name) > 1 for _, n in parse_expression(text).terms)
 
 
 def _specialized(place: str, function: str, does: str) -> Specialized:

@@ -111,18 +111,23 @@ def trace_entry_point(
     _check_trees(plan, manifest, profiles)
     known = {dimension: manifest.dimensions[dimension] for dimension in dimensions}
     accepted = {dimension: each.accepted for dimension, each in known.items()}
-    symbolic = Symbolic(None)
+    symbolic, ranged = Symbolic(None), spec.ranged(manifest.dimensions)
     if accepted:
         # Which axes carry which dimension does not depend on how many devices there are, and
         # symbolic sizes cannot be shown to be multiples of anything but 1.
         with traced_shardings.on_one_device(manifest.mesh):
-            policies = {each: at_once(policy) for each, policy in spec.out_of_profile.items()}
-            symbolic = analyze(
-                call_at, shapes_of, accepted, spec.relations, first.sizes, policies, manifest.root
-            )
+            at = {
+                # The executable of a range is for one size of each other dimension.
+                d: [p.sizes for p in profiles if p.sizes[d] == each.largest]
+                if d in ranged
+                else [first.sizes]
+                for d, each in accepted.items()
+            }
+            policies, relations = spec.out_of_profile, spec.relations
+            symbolic = analyze(call_at, shapes_of, accepted, relations, at, policies, manifest.root)
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
     if is_file:  # its operations decide nothing
-        symbolic = replace(symbolic, unseen=frozenset())
+        symbolic = replace(symbolic, unseen=symbolic.unseen.intersection(ranged))
     leaf_axes = find(symbolic, traced, known, call_at)
     inputs = _input_specs(first, leaf_axes.inputs, on_mesh)
     outputs = _output_specs(first, leaf_axes.outputs, on_mesh)
@@ -164,6 +169,7 @@ def trace_entry_point(
             _frozen(profile, manifest.root, is_file=is_file, located=platforms.located)
             for profile in profiles
         ),
+        largest={dimension: accepted[dimension].largest for dimension in ranged},
         calls={call: line for p in reversed(profiles) for call, line in p.calls.items()},
         recorded=spec.fixtures.results is not None,
         model=models.origin(name, first.traced.jaxpr.jaxpr),
@@ -388,6 +394,8 @@ def _unsuited(
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):
             yield "fill-for-an-unknown-input", path
+    if uneven := symbolic.uneven.get(dimension):
+        yield "size-is-no-multiple-plus-a-constant", uneven
     for other, reason in [*reasons.items()][:1]:
         cause = "function-is-not-traceable-at-symbolic-sizes"
         yield cause, str(reason) if other == dimension else f"{reason} (of {other})"

@@ -66,13 +66,17 @@ class Backend(Protocol):
         """
 
 
+RANGES = "ranges of sizes"
+"""Kernels of engines whose executables can serve every size of a dimension."""
+
+
 class TargetKind[Model: TargetModel](ABC):
     """The targets of one platform.
 
     `model` is that of their files, its `platform` the name. `lowered_for` is the platform for which
     jax lowers the modules. `checked` describes how far programs were tested there, as
     `aotc targets list` shows. With `packs_weights`, a load copies the weights for each executable.
-    `kernels` are those for numbers of fewer bits.
+    `kernels` are those for numbers of fewer bits, and RANGES.
     """
 
     model: type[Model]

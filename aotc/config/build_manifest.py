@@ -38,6 +38,7 @@ from aotc.config.manifest_specs import profiles_of as profiles_of
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.routing_policies import at_once as at_once
 from aotc.config.toml_document import Document
+from aotc_runtime.schema.bundle_manifest import Range
 
 SCHEMA = 1
 KIND = "build manifest"
@@ -85,8 +86,14 @@ def decode_build_manifest(data: bytes) -> BuildManifest:
 
 def _manifest(document: Document, root: Path) -> BuildManifest:
     keys = toml.parse(document, ManifestKeys, root)
+    values = {field.name: getattr(keys, field.name) for field in fields(keys)}
+    values["entry_points"] = {
+        name: replace(entry, policies={**dict.fromkeys(ranged, Range()), **entry.policies})
+        for name, entry in keys.entry_points.items()
+        for ranged in [entry.ranged(keys.dimensions)]
+    }
     return BuildManifest(
-        **{field.name: getattr(keys, field.name) for field in fields(keys)},
+        **values,
         path=document.path,
         root=root,
         text=document.source,

@@ -3,8 +3,10 @@
     profiles = [1, 8, 64]
     profiles = "powers_of_two"
     profiles = { multiples_of = 128 }
+    profiles = "range"
 
 Generated profiles always hold the largest accepted size, so that every other one can be padded.
+"range" is one executable for all sizes, compared at some of them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,11 +26,15 @@ from aotc_runtime.schema.size_expressions import Relation
 
 POWERS_OF_TWO = "powers_of_two"
 MULTIPLES_OF = "multiples_of"
+RANGE = "range"
+
+COMPARED = 10
+"""Sizes at which the executable of a range is compared: both ends and eight between."""
 
 PROFILES_MAX = 1024
 """Executables of one entry point and target; a longer generated list is a mistake."""
 
-_EXPECTED = f'an array of sizes, "{POWERS_OF_TWO}" or {{ {MULTIPLES_OF} = 128 }}'
+_EXPECTED = f'an array of sizes, "{POWERS_OF_TWO}", "{RANGE}" or {{ {MULTIPLES_OF} = 128 }}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class MultiplesOf(Section):
 type Sizes = dict[str, int]
 """A profile: the size of each dimension."""
 
-type Rule = tuple[int, ...] | Literal["powers_of_two"] | MultiplesOf
+type Rule = tuple[int, ...] | Literal["powers_of_two", "range"] | MultiplesOf
 """The value of `profiles`: the sizes in the order of the file, or a rule that generates them."""
 
 _LISTED = TypeAdapter[tuple[int, ...]](
@@ -62,11 +68,10 @@ def _rule(raw: object) -> Rule:
             return _LISTED.validate_python(raw)
         case dict():
             return _MULTIPLES.validate_python(raw)
-        case "powers_of_two":
-            return "powers_of_two"
-    rules = [f'"{POWERS_OF_TWO}"', f"{{ {MULTIPLES_OF} = 128 }}"]
-    close = closest(raw, (POWERS_OF_TWO, MULTIPLES_OF))
-    meant = rules[close == MULTIPLES_OF]
+        case "powers_of_two" | "range":
+            return raw
+    close = closest(raw, (POWERS_OF_TWO, MULTIPLES_OF, RANGE))
+    meant = f"{{ {MULTIPLES_OF} = 128 }}" if close == MULTIPLES_OF else f'"{close}"'
     hint = f"did you mean `{meant}`?" if close else "name the sizes to compile for, in brackets"
     raise refusal(_EXPECTED, hint)
 
@@ -174,6 +179,11 @@ def _generated(rule: Rule, accepted: Dimension) -> Iterator[int]:
     if isinstance(rule, MultiplesOf):
         step = rule.multiples_of
         yield from range(-(-accepted.minimum // step) * step, accepted.maximum + 1, step)
+        return
+    if rule == RANGE:
+        every = range(accepted.smallest, accepted.largest + 1, accepted.multiple_of)
+        most = min(len(every), COMPARED) - 1
+        yield from (every[(len(every) - 1) * place // max(1, most)] for place in range(most + 1))
         return
     size = accepted.multiple_of
     while size <= accepted.maximum:

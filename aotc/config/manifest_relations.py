@@ -13,6 +13,7 @@ from aotc.config.precision_specs import FLOAT32, check_precision
 from aotc.config.profile_relations import (
     check_dimensions,
     check_entry_profiles,
+    check_ranges,
     check_targets_profiles,
 )
 from aotc.config.routing_policies import check_policies
@@ -230,7 +231,7 @@ CHECKS: tuple[Check, ...] = (
 
 ENTRY_CHECKS: tuple[EntryCheck, ...] = (
     *(check_inputs, check_entry_profiles, check_out_of_profile, check_parameters),
-    *(check_donations, check_fixtures, check_evaluation),
+    *(check_donations, check_fixtures, check_evaluation, check_ranges),
 )
 
 

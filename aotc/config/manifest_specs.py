@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, Validat
 
 from aotc.base.evidence import LIBRARIES
 from aotc.config import precision_specs
-from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
+from aotc.config.dimension_specs import RANGE, DimensionSpec, Rule, Sizes, SizesRule, grid
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.config.field_types import (
     Arrayed,
@@ -321,6 +321,11 @@ class EntryPointSpec(Section):
     def dimensions(self) -> set[str]:
         """Return the names of the dimensions that the inputs depend on."""
         return {name for tree in self.inputs.values() for name in dimensions_of(tree)}
+
+    def ranged(self, dimensions: Mapping[str, DimensionSpec]) -> list[str]:
+        """Return those of its dimensions of which one executable serves every size."""
+        used = sorted(self.dimensions & dimensions.keys()) if not self.profiles else []
+        return [name for name in used if dimensions[name].rule == RANGE]
 
     @property
     def out_of_profile(self) -> Mapping[str, DimensionPolicy]:

@@ -3,11 +3,18 @@
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from aotc.config.dimension_specs import PROFILES_MAX, check_range, check_size, check_sizes, grid
+from aotc.config.dimension_specs import (
+    PROFILES_MAX,
+    RANGE,
+    check_range,
+    check_size,
+    check_sizes,
+    grid,
+)
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.bundle_manifest import Dimension
+from aotc_runtime.schema.bundle_manifest import Dimension, Range
 from aotc_runtime.schema.size_expressions import Relation, parse_relation
 
 
@@ -74,6 +81,31 @@ def check_entry_profiles(
         if changed := override.of_entry_points.get(str(path[-1])):
             at = ("target", target, *path)
             yield from _check_list(changed.profiles, at, accepted, relations, entry.relations)
+
+
+def check_ranges(manifest: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Iterator[Problem]:
+    """Check the keys beside a dimension of which one executable serves every size."""
+    ranged, known = entry.ranged(manifest.dimensions), manifest.dimensions
+    beside = {
+        "another range": len(ranged) > 1,
+        "relations": bool(entry.relations),
+        "out_of_profile": any(not isinstance(each, Range) for each in entry.policies.values()),
+    }
+    found = [what for what, is_there in beside.items() if ranged and is_there]
+    for target, override in manifest.overrides.items():
+        for name, rule in override.dimensions.items():
+            if name in (entry.dimensions if rule == RANGE else ranged):
+                found.append(f"[target.{target}.dimensions.{name}]")
+        if ranged and at[-1] in override.entry_points:
+            found.append(f"[target.{target}.entry_points.{at[-1]}]")
+    if found:
+        hint, cause = "list the sizes to compile for", "range-with-another-key"
+        yield Problem("AOTC-E807", at, hint, found=", ".join(found), cause=cause)
+    for name in ranged:
+        if len([size for size in known[name].profiles if size > 1]) < 2:
+            path: KeyPath = ("dimensions", name, "profiles")
+            expected = "at least two sizes above 1"
+            yield Problem("AOTC-E805", path, "list the sizes in brackets", expected=expected)
 
 
 def _accepted(manifest: ManifestKeys, name: str) -> Dimension | None:

@@ -156,9 +156,8 @@ PolicyValue = Annotated[DimensionPolicy | None, PlainValidator(lambda raw: _poli
 
 def at_once(policy: DimensionPolicy | None) -> Pad | Split | None:
     """Return what a call can do without a compilation."""
-    if isinstance(policy, CompileHere):
-        return None if policy.meanwhile is UNSET else policy.meanwhile
-    return policy
+    now = policy.meanwhile if isinstance(policy, CompileHere) else policy
+    return now if isinstance(now, Pad | Split) else None
 
 
 def check_policies(

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from aotc.base.errors import CompileError, refusal
 from aotc.base.evidence import EngineRefusal
 from aotc.base.stages import CapturedEntryPoint, CompileJob, Executable
+from aotc.compile.compiler_protocol import RANGES
 from aotc.compile.compiler_registry import kind_of, platforms
 from aotc.compile.cpu.cpu_kind import ProcessorKind
 from aotc.compile.target_files import NATIVE, read_target
@@ -21,7 +22,7 @@ from aotc.config.manifest_specs import Tune
 from aotc.config.precision_specs import FLOAT32
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import did_you_mean
-from aotc_runtime.schema.bundle_manifest import Target, WeightArgument, engine_name
+from aotc_runtime.schema.bundle_manifest import Range, Target, WeightArgument, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
@@ -62,24 +63,28 @@ def _require_kernels(
     """Require that one of the listed engines has kernels for the precision of each entry point.
 
     Of several precisions, tuning chooses by measurement. All engines need kernels for bfloat16,
-    since others compute with other numbers. Raises BuildManifestError (AOTC-E816).
+    since others compute with other numbers, and for ranges. Raises BuildManifestError (AOTC-E816).
     """
     for name, entry in manifest.entry_points.items():
+        has_range = any(isinstance(policy, Range) for policy in entry.out_of_profile.values())
+        needed = [(RANGES, "engine-takes-no-ranges", True)] if has_range else []
         stated = manifest.precision_of(name)
         is_open = len(entry.precision) > 1 and name not in manifest.chosen
-        if stated is None or is_open:
-            continue
-        kernels = stated[1].kernels
-        lacking = [kernels not in kind_of(each.platform).kernels for each in targets]
-        is_needed = is_listed and len(entry.precision) == 1
-        if any(lacking) if stated[1].compute != FLOAT32 else is_needed and all(lacking):
+        if stated is not None and not is_open:
+            is_other = stated[1].compute != FLOAT32
+            if is_other or (is_listed and len(entry.precision) == 1):
+                needed.append((stated[1].kernels, "engine-has-no-kernels", is_other))
+        for kernels, cause, is_for_all in needed:
+            lacking = [kernels not in kind_of(each.platform).kernels for each in targets]
+            if not (any if is_for_all else all)(lacking):
+                continue
             able = [
                 engine
                 for engine, each in for_engines(targets[0]).items()
                 if isinstance(each, Target) and kernels in kind_of(each.platform).kernels
             ]
             found = f"{', '.join(map(engine_name, targets))} for {kernels} of {name}"
-            hint, cause = _listed(able), "engine-has-no-kernels"
+            hint = _listed(able)
             if len(able) < 2 and manifest.tune != Tune():  # which one engine does not take: E809
                 hint += ", and remove `tune`: it chooses among several engines"
             expected = f"one of: {', '.join(able)}"
@@ -150,11 +155,26 @@ def compile_jobs(
                     for place, argument in enumerate(profile.arguments)
                     if isinstance(argument, WeightArgument)
                 ),
+                dimension=next(iter(entry_point.largest), ""),
+                artifacts=_at_sizes(entry_point, key, kind_of(target.platform).lowered_for),
             )
             for key, (entry_point, profile) in captured.items()
-            if key in chosen[target.name]
+            if key in chosen[target.name] and entry_point.compiled(profile) == key
         }
         for target in targets
+    }
+
+
+def _at_sizes(captured: CapturedEntryPoint, key: ExecutableKey, platform: str) -> dict[int, bytes]:
+    """Return the modules of an executable for a range by size, the largest first.
+
+    At size 1, programs may have other operations: only trials compare the executable there.
+    """
+    return {
+        profile.sizes[dimension]: profile.module_for(platform).artifact
+        for dimension in captured.largest
+        for profile in reversed(captured.profiles)
+        if captured.compiled(profile) == key and profile.sizes[dimension] > 1
     }
 
 

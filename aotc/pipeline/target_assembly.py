@@ -105,8 +105,7 @@ class Assembler:
         for name, captured in program.entry_points.items():
             records = []
             for key, profile in captured.by_key.items():
-                if key in executables:
-                    executable = executables[key]
+                if (executable := executables.get(captured.compiled(profile))) is not None:
                     module = Blob(profile.module_for(lowered_for).artifact, oci_layout.MODULE_TYPE)
                     code = Blob(executable.serialized, oci_layout.EXECUTABLE_TYPE)
                     fixture = Blob(self._scratch.fixture(key).read_bytes(), oci_layout.FIXTURE_TYPE)
@@ -128,7 +127,8 @@ class Assembler:
             for name, set_ in self._weights.items()
         }
         applied = [each.precision for each in program.entry_points.values() if each.precision]
-        is_second = bool(self._assets.records) or any(
+        has_range = any(each.largest for each in program.entry_points.values())
+        is_second = bool(self._assets.records or has_range) or any(
             each.weights == "int4" or each.activations != "none" for each in applied
         )
         mesh = UNSET if program.mesh is None else program.mesh
@@ -354,7 +354,8 @@ def target_evidence(
                         control_flow=profile.control_flow,
                         compiled=executables[key].evidence or UNSET,
                     )
-                    for key, profile in entry_point.by_key.items()
+                    for profile in entry_point.profiles
+                    for key in [entry_point.compiled(profile)]
                     if key in executables
                 ),
                 reference="recorded" if entry_point.recorded else UNSET,
@@ -454,8 +455,8 @@ def made_by(
 def _proven(
     policy: bundle_manifest.DimensionPolicy, proof: tuple[bundle_manifest.Trial, ...]
 ) -> bundle_manifest.DimensionPolicy:
-    if not isinstance(policy, bundle_manifest.CompileHere):
+    if isinstance(policy, bundle_manifest.Pad | bundle_manifest.Split):
         return replace(policy, proof=proof)
-    if policy.meanwhile is UNSET:
+    if isinstance(policy, bundle_manifest.Range) or policy.meanwhile is UNSET:
         return policy
     return replace(policy, meanwhile=replace(policy.meanwhile, proof=proof))

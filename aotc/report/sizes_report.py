@@ -28,6 +28,8 @@ def _policy(policy: bundle_manifest.DimensionPolicy) -> dict[str, Any]:
         return {"policy": "compile", **kept, "meanwhile": meanwhile}
     if isinstance(policy, bundle_manifest.Split):
         return {"policy": "split", "proof": _proof(policy.proof)}
+    if isinstance(policy, bundle_manifest.Range):
+        return {"policy": "range"}
     given = {"fill": policy.fill, "mask": policy.mask, "length": policy.length}
     return {"policy": "pad", **given, "proof": _proof(policy.proof)}
 
@@ -64,6 +66,8 @@ def _sentence(policy: dict[str, Any]) -> str:
     if policy["policy"] == "compile":
         meanwhile = _sentence(policy["meanwhile"]) if policy["meanwhile"] else "fails"
         return f"compiled where that is allowed, at most {policy['most']}; until then {meanwhile}"
+    if policy["policy"] == "range":
+        return "one executable for all sizes"
     if policy["policy"] == "split":
         return f"split into profiles; {_evidence(policy['proof'])}"
     given = [f"{key} {policy[key]}" for key in ("mask", "length") if policy[key]]

@@ -45,7 +45,6 @@ WRITERS = {
 SCRATCH = {
     "aotc/commands/export/exported_model.py": "a temporary folder of its own: a model to check",
     "aotc/commands/export/model_formats.py": "that folder",
-    "aotc/commands/reproduce/rebuilt_bundle.py": "a temporary folder of its own: the toolchain",
     "aotc/base/workers/worker_parent.py": "the folder of one job",
     "aotc/base/workers/worker_child.py": "that folder, and its stdout, under another number",
     "aotc/base/workers/confined_process.py": "no file: what /proc takes about this process",

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from aotc.base.errors import ReproducibilityError, UsageError
+from aotc.base.errors import ReproducibilityError
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.added_attestations import with_attestations
 from aotc.commands.reproduce.build_recipe import read_recipe
-from aotc.commands.reproduce.rebuilt_bundle import Install, reproduce
+from aotc.commands.reproduce.rebuilt_bundle import reproduce
 from aotc.commands.reproduce.reproducibility_check import module_text
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import ResourceError, TrustError
+from aotc_runtime.base.errors import TrustError
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
@@ -113,45 +113,22 @@ def test_as_many_targets_as_a_command_line_takes_are_read(forged: Forge) -> None
     assert recipe.targets == ("x" * 65_535,)
 
 
-@pytest.fixture
-def installer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that is there once an installer was started."""
-    asked = tmp_path / "asked"
-    uv = tmp_path / "bin" / "uv"
-    uv.parent.mkdir()
-    uv.write_text(f"#!/bin/sh\necho asked > {asked}\nexit 1\n")
-    uv.chmod(0o755)
-    monkeypatch.setenv("PATH", str(uv.parent), prepend=os.pathsep)
-    return asked
-
-
-ANYBODYS_PACKAGE = dependency(name="evil", uri="pkg:pypi/evil@1.0")
-
-
-@pytest.mark.parametrize(
-    ("who", "code"),
-    [("nobody was asked", "AOTC-E066"), ("a stranger", "AOTC-E302"), ("a revoked", "AOTC-E313")],
-)
-def test_packages_that_no_policy_vouches_for_are_not_installed(
-    who: str, code: str, forged: Forge, digits_bundle: Bundle, installer: Path, tmp_path: Path
+@pytest.mark.parametrize(("who", "code"), [("stranger", "AOTC-E302"), ("revoked", "AOTC-E313")])
+def test_provenance_that_no_policy_accepts_names_nothing(
+    who: str, code: str, forged: Forge, digits_bundle: Bundle, tmp_path: Path
 ) -> None:
     bundle, trusted = digits_bundle
-    path = bundle if who == "a revoked" else forged(ANYBODYS_PACKAGE)
-    policy = None if who == "nobody was asked" else read_policy(trusted)
-    if who == "a revoked":
-        root = read_unverified(open_bundle(bundle))[0].root_digest
-        revoking = tmp_path / "trust.toml"
-        revoking.write_text(f'{trusted.read_text()}\n[revoked]\nroots = ["{root}"]\n')
-        policy = read_policy(revoking)
-    with pytest.raises((UsageError, TrustError)) as caught:
-        reproduce(path, MANIFESTS, policy=policy, install=Install.TRUSTED)
-    assert (caught.value.code, installer.exists()) == (code, False)
-
-
-def test_whoever_says_untrusted_gets_what_anybody_names(forged: Forge, installer: Path) -> None:
-    with pytest.raises(ResourceError):
-        reproduce(forged(ANYBODYS_PACKAGE), MANIFESTS, install=Install.UNTRUSTED)
-    assert installer.exists()
+    path = forged(dependency(name="evil", uri="pkg:pypi/evil@1.0"))
+    named = error_of(ReproducibilityError, reproduce, path, MANIFESTS)
+    assert (named.code, named.findings[-1].hint) == ("AOTC-E944", "run `pip install evil==1.0`")
+    policy = tmp_path / "trust.toml"
+    policy.write_text(trusted.read_text())
+    if who == "revoked":
+        path, root = bundle, read_unverified(open_bundle(bundle))[0].root_digest
+        policy.write_text(f'{trusted.read_text()}\n[revoked]\nroots = ["{root}"]\n')
+    with pytest.raises(TrustError) as caught:
+        reproduce(path, MANIFESTS, policy=read_policy(policy))
+    assert caught.value.code == code
 
 
 def test_files_outside_of_the_sources_are_named_and_not_read(forged: Forge, tmp_path: Path) -> None:

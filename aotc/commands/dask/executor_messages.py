@@ -51,6 +51,8 @@ class _Job(Struct, frozen=True):
     mesh: Mesh | None
     calls: dict[str, str]
     weights: tuple[int, ...]
+    dimension: str
+    artifacts: dict[int, bytes]
 
 
 def encode_job(job: CompileJob) -> bytes:

@@ -11,9 +11,8 @@ from aotc.base.errors import CompileError
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.pipeline import build_stages, user_processes
 from aotc.pipeline.build import resolve
+from aotc.pipeline.build_options import BuildOptions, Tuner
 from aotc.pipeline.build_plan import REFUSALS, compile_jobs, for_engines, resolve_target
-from aotc.pipeline.build_tuning import Tuner
-from aotc.pipeline.cached_backend import on_this_host
 from aotc.pipeline.target_assembly import Assembler
 from aotc.pipeline.task_pool import Failures
 from aotc.pipeline.task_progress import OnStage
@@ -50,7 +49,8 @@ def _request(
     """Return a build of the largest profile of each entry point by these engines."""
     overrides = {name: replace(each, engines=()) for name, each in manifest.overrides.items()}
     manifest = replace(manifest, engines=tuple(engines), overrides=overrides)
-    request = resolve(manifest, [target], tuner, keep_going=tuner is None)
+    options = BuildOptions(targets=[target], tuning=tuner, keep_going=tuner is None)
+    request = resolve(manifest, options)
     by_size = sorted(manifest.executables(target), key=lambda key: prod(dict(key.sizes).values()))
     largest = {key.entry_point: key for key in by_size}
     return replace(request, wanted=dict.fromkeys(request.wanted, tuple(largest.values())))
@@ -59,9 +59,7 @@ def _request(
 def _run(
     request: build_stages.Request, on_stage: OnStage
 ) -> AbstractContextManager[build_stages.BuildRun]:
-    return build_stages.open_run(
-        request, None, None, on_this_host, on_stage, lambda *_: None, lambda done: None
-    )
+    return build_stages.open_run(request, BuildOptions(on_stage=on_stage))
 
 
 def _compiled(request: build_stages.Request, on_stage: OnStage) -> Survey:

@@ -10,6 +10,7 @@ from aotc.commands.profiles.suggested_profiles import Suggestion
 from aotc.commands.profiles.traffic_check import Checked, Offender, calls_text
 from aotc.commands.profiles.traffic_log import Traffic, describe_bad
 from aotc_runtime.formats.toml_source import render_path
+from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
 from aotc_runtime.schema.manifest_labels import sizes_text
 
 
@@ -126,7 +127,7 @@ def _notes(space: Space, traffic: Traffic, outside: Mapping[str, int]) -> Iterat
         yield f"  left out, of other entry points: {_calls(traffic.other)}"
     for line in describe_bad(traffic):
         yield f"  {line}"
-    if exact := [axis.name for axis in space.axes if not axis.pads and not axis.splits]:
+    if exact := [each.name for each in space.axes if each.policy is OutOfProfilePolicy.FAIL]:
         yield f"  not padded, so that only exact sizes serve: {', '.join(exact)}"
     if sums := [axis.name for axis in space.axes if axis.splits]:
         yield f"  split, so that sums of sizes serve as well: {', '.join(sums)}"

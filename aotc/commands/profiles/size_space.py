@@ -22,6 +22,10 @@ Points = NDArray[np.int64]
 Counts = NDArray[np.int64]
 """int64[n]: how often each was asked for."""
 
+type Sizes = Mapping[str, int]
+
+RANGE = bundle_manifest.OutOfProfilePolicy.RANGE
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -57,13 +61,16 @@ class Space:
     entry_point: str
     axes: tuple[Axis, ...]
     relations: tuple[str, ...]
-    profiles: tuple[Mapping[str, int], ...]
+    profiles: tuple[Sizes, ...]
     order: tuple[int, ...] | None = None
 
     @property
     def policies(self) -> dict[str, bundle_manifest.OutOfProfilePolicy]:
-        """Return the policy that applies at once to out-of-profile calls, by dimension."""
-        return {axis.name: axis.policy for axis in self.axes}
+        """Return the policy that applies at once to out-of-profile calls, by dimension.
+
+        Every size of a range is among the profiles.
+        """
+        return {each.name: each.policy for each in self.axes if each.policy is not RANGE}
 
     @property
     def unserved(self) -> str:
@@ -122,7 +129,7 @@ def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) ->
         for name in sorted(profiles[0])
         for d in [manifest.dimensions[name].accepted]
     )
-    return Space(entry_point, axes, spec.relations, profiles)
+    return Space(entry_point, axes, spec.relations, _of_every_size(axes, profiles))
 
 
 def space_of_bundle(manifest: bundle_manifest.BundleManifest, entry_point: str) -> Space:
@@ -133,8 +140,20 @@ def space_of_bundle(manifest: bundle_manifest.BundleManifest, entry_point: str) 
         for name in sorted(spec.dimensions)
         for d in [manifest.dimensions[name]]
     )
-    profiles = tuple(profile.sizes for profile in spec.profiles)
-    return Space(entry_point, axes, spec.relations, profiles, tuple(by_cost(spec.profiles)))
+    every = _of_every_size(axes, [profile.sizes for profile in spec.profiles])
+    has_range = any(axis.policy is RANGE for axis in axes)
+    order = range(len(every)) if has_range else by_cost(spec.profiles)
+    return Space(entry_point, axes, spec.relations, every, tuple(order))
+
+
+def _of_every_size(axes: Sequence[Axis], profiles: Sequence[Sizes]) -> tuple[Sizes, ...]:
+    """Return profiles, of a range one for each size: its executable is as good as one of each."""
+    for axis in (each for each in axes if each.policy is RANGE):
+        least, most = (pick(each[axis.name] for each in profiles) for pick in (min, max))
+        whole = [each for each in profiles if each[axis.name] == most]
+        sizes = range(least, most + 1, axis.multiple_of)
+        profiles = [{**each, axis.name: size} for each in whole for size in sizes]
+    return tuple(profiles)
 
 
 def _policy(asked: bundle_manifest.DimensionPolicy | None) -> bundle_manifest.OutOfProfilePolicy:
@@ -145,6 +164,8 @@ def _policy(asked: bundle_manifest.DimensionPolicy | None) -> bundle_manifest.Ou
         return bundle_manifest.OutOfProfilePolicy.PAD
     if isinstance(asked, bundle_manifest.Split):
         return bundle_manifest.OutOfProfilePolicy.SPLIT
+    if isinstance(asked, bundle_manifest.Range):
+        return RANGE
     return bundle_manifest.OutOfProfilePolicy.FAIL
 
 

@@ -208,6 +208,8 @@ def _policy(told: dict[str, Any] | None) -> tuple[str, ...]:
             return f"{how}; refused until then", "0", "-", "-", "-"
         _, *proof = _policy(told["meanwhile"])
         return f"{how}; {told['meanwhile']['policy']} until then", *proof
+    if told["policy"] == "range":
+        return "one executable for all sizes", "0", "-", "-", "-"
     given = [f"{key} {told[key]}" for key in ("mask", "length") if told.get(key)]
     given += [f"{path} filled with {number}" for path, number in told.get("fill", {}).items()]
     proof = told["proof"]

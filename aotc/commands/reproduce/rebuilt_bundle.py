@@ -1,34 +1,22 @@
 """`aotc reproduce`: build a bundle again from its sources, and compare."""
 
 import json
-import os
-import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from importlib.metadata import PackageNotFoundError, distribution, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from shutil import copytree, ignore_patterns
 
 import msgspec
 
-import aotc
-import aotc_runtime
-import aotc_serve
 from aotc.base.child_processes import Processes, describe_status
 from aotc.base.constants import EVERYTHING
 from aotc.base.errors import finding, quoted, raise_if, refusal
-from aotc.base.package_install import install_packages
 from aotc.base.workers import worker_environment
-from aotc.capture.installed_packages import normalized
 from aotc.commands.reproduce.build_recipe import Recipe, read_recipe
 from aotc.commands.reproduce.reproducibility_check import differences, findings
 from aotc.commands.reproduce.source_check import check_files, find_manifest, read_elsewhere
-from aotc.compile.target_files import builtin_folder
 from aotc.config import tuning_file
 from aotc.pipeline import code_identity
 from aotc.pipeline.scratch_folder import scratch_folder
@@ -38,29 +26,6 @@ from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.bundle_examination import read_unverified
 
-
-@contextmanager
-def toolchain_copy() -> Iterator[Path]:
-    """Yield a folder with both packages, the built-in targets, and the metadata of backends."""
-    with tempfile.TemporaryDirectory(prefix="aotc-toolchain-") as name:
-        folder = Path(name)
-        for package in (aotc, aotc_runtime, aotc_serve):
-            (source,) = package.__path__
-            ignored = ignore_patterns("__pycache__")
-            copytree(source, folder / package.__name__, ignore=ignored, dirs_exist_ok=True)
-        packaged = folder / aotc.__name__ / "targets"
-        copytree(builtin_folder(), packaged, dirs_exist_ok=True)
-        for project in ("aotc", "aotc-runtime", "aotc-serve"):
-            found = distribution(project)
-            metadata = folder / f"{project.replace('-', '_')}-{found.version}.dist-info"
-            metadata.mkdir()
-            for file in ("METADATA", "entry_points.txt"):
-                if text := found.read_text(file):
-                    (metadata / file).write_text(text, "utf-8")
-        yield folder
-
-
-OURS = ("aotc", "aotc-runtime")
 RUN = (
     "from aotc.base.workers.worker_child import end_with_parent; end_with_parent(); "
     "import runpy; runpy.run_module('aotc.cli.main', run_name='__main__', alter_sys=True)"
@@ -72,22 +37,11 @@ LINES_SHOWN = 15
 type OnStage = Callable[[str], None]
 
 
-class Install(Enum):
-    """Packages that may be installed where other versions are here.
-
-    TRUSTED means those of a bundle that a policy accepts, UNTRUSTED those of any provenance.
-    """
-
-    NOTHING = "nothing"
-    TRUSTED = "trusted"
-    UNTRUSTED = "untrusted"
-
-
 @dataclass(frozen=True, slots=True)
 class Reproduced:
     """A bundle that was rebuilt from the build manifest `manifest`, with the same root digest.
 
-    `installed` is whether an environment was made for it; `notes` are differences without effect.
+    `notes` are differences without effect.
     """
 
     name: str
@@ -96,7 +50,6 @@ class Reproduced:
     targets: tuple[str, ...]
     recipe: Recipe
     manifest: Path
-    installed: bool
     notes: tuple[str, ...]
 
 
@@ -107,7 +60,6 @@ def reproduce(
     policy: TrustPolicy | None = None,
     manifest: Path | None = None,
     tuning: Path | None = None,
-    install: Install = Install.NOTHING,
     on_stage: OnStage = lambda stage: None,
 ) -> Reproduced:
     """Build what a bundle's provenance describes, in a clean process without a cache, and compare.
@@ -115,31 +67,21 @@ def reproduce(
     source: the folder with the sources.  policy: must accept the bundle, except for its rules on
     the host; without one, anybody's provenance counts.
     manifest: the build manifest, looked for by its digest by default.  tuning: the tuning file of a
-    tuned build.  install: where versions of packages differ from those of the build, whether to
-    make an environment that has them.
+    tuned build.
     Raises ReproducibilityError: AOTC-E940 something differs, E941 no provenance of a build, E942 no
     such build manifest, E943 other files, E944 other packages, E945 provenance that names what no
     build records, E946 other variables, if something differs; what a build raises; what the policy
-    refuses; UsageError: AOTC-E030 what is no tuning file, E066 `Install.TRUSTED` without a policy;
-    ResourceError (AOTC-E557 to E559) for an environment that cannot be had.
-
-    Unsafety: whoever wrote the provenance says what is installed, and the build imports it. With
-    `Install.UNTRUSTED` the caller vouches for that.
+    refuses; UsageError: AOTC-E030 what is no tuning file.
     """
-    if install is Install.TRUSTED and policy is None:
-        raise refusal("AOTC-E066", f"{path} --install", "")
     if tuning:
         tuning_file.read(tuning)
     on_stage("reading the bundle")
     read, recipe = read_recipe(path, policy)
     found = manifest or find_manifest(source, recipe)
     raise_if(check_files(found, source, recipe, tuning))
-    changed = _changed_packages(recipe.packages)
-    if changed and (install is Install.NOTHING or any(name in OURS for name in changed)):
-        raise_if(_check_packages(changed, recipe))
+    raise_if(_changed_packages(recipe))
     other = (*_other_variables(recipe.variables), *_other_code(recipe))
-    processes = Processes()
-    with scratch_folder() as scratch, _interpreter(recipe, changed, processes, on_stage) as python:
+    with scratch_folder() as scratch:
         on_stage("building it again")
         again, bill = scratch / "again.aotb", scratch / "again.cdx.json"
         arguments = ["--tuning", str(tuning.absolute())] if tuning else []
@@ -147,7 +89,7 @@ def reproduce(
         arguments += _card_option(read.contents, recipe, found)
         arguments += ["-o", str(again), "--sbom", str(bill)]
         try:
-            _build([*python, "build", str(found.absolute()), *arguments], scratch, processes)
+            _build(["build", str(found.absolute()), *arguments], scratch)
         except AotcError as error:
             raise_if([*error.findings, *other])
         raise_if(read_elsewhere(bill, recipe))
@@ -167,7 +109,6 @@ def reproduce(
         targets=tuple(read.contents.manifests),
         recipe=recipe,
         manifest=found,
-        installed=bool(changed),
         notes=tuple(_notes(recipe, policy, other)),
     )
 
@@ -179,19 +120,6 @@ def _card_option(contents: Contents, recipe: Recipe, manifest: Path) -> list[str
     named = ((name, digest, known.get(Path(name).name)) for name, digest in recipe.files.items())
     paths = [manifest.absolute().parent / name for name, d, ref in named if ref and ref.digest == d]
     return [f"--card={path}" for path in paths[:1]]
-
-
-def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:
-    """Return packages whose installed version is another one, to that version or "none"."""
-    found: dict[str, str] = {}
-    for name, wanted in packages.items():
-        try:
-            here = version(name)
-        except PackageNotFoundError:
-            here = "none"
-        if here != wanted:
-            found[name] = here
-    return found
 
 
 def _other_code(recipe: Recipe) -> Iterator[Finding]:
@@ -233,53 +161,31 @@ def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
         yield finding("AOTC-E946", "variables", ", ".join(shared), cause=cause)
 
 
-def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Finding]:
-    for name, here in changed.items():
-        ours = name in OURS
-        where = f"package {name}"
-        hint = f"run `aotc reproduce` with {name} {recipe.packages[name]}" if ours else None
-        yield finding("AOTC-E944", where, here, expected=recipe.packages[name], hint=hint)
+def _changed_packages(recipe: Recipe) -> Iterator[Finding]:
+    """Yield AOTC-E944 for each package with another version here, the last with the remedy."""
+    changed: dict[str, str] = {}
+    for name, wanted in recipe.packages.items():
+        try:
+            here = version(name)
+        except PackageNotFoundError:
+            here = "none"
+        if here != wanted:
+            changed[name] = here
+    pinned = " ".join(f"{name}=={recipe.packages[name]}" for name in changed)
+    for place, (name, here) in enumerate(changed.items(), 1):
+        hint = f"run `pip install {pinned}`" if place == len(changed) else ""
+        expected = recipe.packages[name]
+        yield finding("AOTC-E944", f"package {name}", here, expected=expected, hint=hint)
 
 
-@contextmanager
-def _interpreter(
-    recipe: Recipe, changed: Mapping[str, str], processes: Processes, on_stage: OnStage
-) -> Iterator[list[str]]:
-    """Yield a command that runs aotc with the recorded packages.
-
-    It is this interpreter if it has them, else that of an environment made for it.
-    """
-    if not changed:
-        yield [sys.executable, "-P", "-c", RUN]
-        return
-    on_stage("installing the recorded packages")
-    pinned = {name: f"{name}=={it}" for name, it in recipe.packages.items() if name not in OURS}
-    wanted = [*pinned.values(), *_other_requirements({*pinned, *OURS})]
-    with scratch_folder() as folder, toolchain_copy() as copy:
-        install_packages(folder / "environment", wanted, "the recorded packages", processes)
-        python = str(folder / "environment" / "bin" / "python")
-        # The program may lie in folders that the variable names.
-        path = os.pathsep.join(filter(None, [str(copy), os.environ.get("PYTHONPATH")]))
-        yield ["env", f"PYTHONPATH={path}", python, "-P", "-c", RUN]
-
-
-def _other_requirements(known: Collection[str]) -> Iterator[str]:
-    """Yield requirements of the toolchain that are not among the recorded packages."""
-    for project in OURS:
-        for text in requires(project) or ():
-            name = re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0]
-            if "extra ==" not in text and normalized(name) not in known:
-                yield text
-
-
-def _build(command: list[str], scratch: Path, processes: Processes) -> None:
+def _build(command: list[str], scratch: Path) -> None:
     """Run a build to its end, and raise its findings here.
 
     Its temporary files lie in the scratch folder, and are removed even if the build is killed.
     """
     kept = worker_environment.inherited(without=("AOTC_",))
-    with processes.started(
-        [*command, "--json", "--cache", "off"],
+    with Processes().started(
+        [sys.executable, "-P", "-c", RUN, *command, "--json", "--cache", "off"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -32,7 +32,6 @@ HELP_SECTION = "Inspect and verify"
     "--manifest", type=FILE, show_default="found in --source by digest", help="Build manifest"
 )
 @click.option("--tuning", type=FILE, help="Tuning file used by the build")
-@click.option("--install", is_flag=True, help="Install the recorded package versions")
 @command
 def reproduce(
     out: Output,
@@ -42,14 +41,12 @@ def reproduce(
     untrusted: bool,
     manifest: Path | None,
     tuning: Path | None,
-    install: bool,
 ) -> None:
     """Rebuild a bundle from source and compare it.
 
     Reads targets, package versions and digests of sources from the bundle's provenance, builds
     without a cache, and compares every byte. Differences are listed by stage, the likely cause
-    first. --install runs the package versions that the provenance names: with --untrusted, its
-    author chooses the code that runs here.
+    first.
 
     \b
     aotc reproduce digits-1.0.0.aotb --source . --trust trust.toml
@@ -57,11 +54,9 @@ def reproduce(
     Exit code 10 if sources, packages or results differ.
     """
     refuse_both(trust, untrusted)
-    from aotc.commands.reproduce.rebuilt_bundle import Install
     from aotc.commands.reproduce.rebuilt_bundle import reproduce as run
     from aotc_runtime.verification.policy_reader import read_policy
 
-    installing = Install.UNTRUSTED if untrusted else Install.TRUSTED
     with progress(quiet=out.json) as on_stage:
         done = run(
             bundle,
@@ -69,7 +64,6 @@ def reproduce(
             policy=read_policy(trust) if trust else None,
             manifest=manifest,
             tuning=tuning,
-            install=installing if install else Install.NOTHING,
             on_stage=lambda stage: on_stage(stage, 0, 0),
         )
     out.result(_document(bundle, done), lambda: _print(bundle, done))
@@ -89,7 +83,6 @@ def _document(bundle: Path, done: Reproduced) -> dict[str, Any]:
         "packages": done.recipe.packages,
         "git_commit": revision.gitCommit if revision else None,
         "dirty": revision.dirty if revision else None,
-        "installed": done.installed,
         "notes": list(done.notes),
     }
 
@@ -99,9 +92,8 @@ def _print(bundle: Path, done: Reproduced) -> None:
 
     say(f"reproduced  {done.name} {done.version}  {bundle}")
     files, packages = len(done.recipe.files), len(done.recipe.packages)
-    where = "an environment made for it" if done.installed else "this environment"
     say(f"root        {done.root_digest}")
     say(f"from        {done.manifest} and {count(files, 'other file')}, all as recorded")
-    say(f"with        {count(packages, 'package')} in the recorded versions, in {where}")
+    say(f"with        {count(packages, 'package')} in the recorded versions")
     say(f"targets     {', '.join(done.targets)}")
     print_notes(done.notes)

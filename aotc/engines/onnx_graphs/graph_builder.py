@@ -69,12 +69,13 @@ class Kernels:
 
     `operators` is whether it has those of ONNX and of ONNX Runtime; `signed` is whether sums of
     products of uint8 and int8 are exact; `rounding` is whether products with quantized weights
-    round their other factor to 8 bits.
+    round their other factor to 8 bits; `ranged` is whether calls have different sizes.
     """
 
     operators: bool = True
     signed: bool = False
     rounding: bool = False
+    ranged: bool = False
 
 
 ALL_KERNELS = Kernels()
@@ -87,7 +88,9 @@ class Names:
     `constants` are by contents. `fixed` values depend on weights and constants alone, and ONNX
     Runtime computes them at load. `convolved` are results of convolutions, scaled or shifted by
     such values at most. `tensors` has all values by name. `unsigned` has the same numbers plus 128
-    for some of int8, by their name, and `packed` the bytes of some of 4 bits.
+    for some of int8, by their name, and `packed` the bytes of some of 4 bits. `axes` are those of
+    arrays whose shapes depend on a dimension. `decisions` are those by size, and `followed` those
+    of the same program at another size, which are taken in their place.
     """
 
     kernels: Kernels = ALL_KERNELS
@@ -99,7 +102,16 @@ class Names:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     unsigned: dict[str, Tensor] = field(default_factory=dict)
     packed: dict[str, Tensor] = field(default_factory=dict)
+    axes: dict[str, tuple[int | str, ...]] = field(default_factory=dict)
+    decisions: list[bool] = field(default_factory=list)
+    followed: Iterator[bool] | None = None
     origin: str = ""
+
+    def decide(self, is_better: bool) -> bool:
+        """Return which of two graphs that compute the same is made, the first or the second."""
+        decided = is_better if self.followed is None else next(self.followed, is_better)
+        self.decisions.append(decided)
+        return decided
 
 
 _FOLDED = ("Add", "Mul", "Reshape", "Transpose")
@@ -139,7 +151,7 @@ class Graph:
             name = self.names.constants[key] = self._name("c")
             self.names.arrays[name] = (element, array)
             self.names.fixed.add(name)
-        kept = array if array.size <= _SMALL else None
+        kept = array if self.names.decide(array.size <= _SMALL) else None
         return self._known(Tensor(name, array.shape, element, kept))
 
     def ints(self, *values: int) -> Tensor:
@@ -233,7 +245,8 @@ class Graph:
             return tensor
         if prod(tensor.shape) == prod(shape):
             return self.reshape(tensor, shape)
-        if tensor.number is not None and prod(shape) <= _SMALL:
+        is_folded = tensor.number is not None and not self.names.kernels.ranged
+        if is_folded and prod(shape) <= _SMALL:
             return self.constant(np.full(shape, tensor.number), tensor.element)
         operands = [
             self.cast(tensor, INSTEAD["Expand"].get(tensor.element, tensor.element)),

@@ -49,6 +49,8 @@ class GraphBackend(WorkerBackend):
             threads=threads,
             accuracy=accuracy,
             vnni=not VNNI.isdisjoint(job.target.features),
+            dimension=job.dimension,
+            artifacts=dict(job.artifacts),
         )
         result, said = self._run(job, request)
         if result.problem and result.called:

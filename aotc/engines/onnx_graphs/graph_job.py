@@ -13,7 +13,8 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
 
     `threads` is one of the words above, "" to leave it to the worker. `vnni` is whether all
     processors of the target have these instructions. `accuracy` is ONNX Runtime's level for
-    products with quantized weights: "4" if they round their other factor to 8 bits.
+    products with quantized weights: "4" if they round their other factor to 8 bits. `artifacts` has
+    the module at several sizes of `dimension`, the largest first, if the graph is for all of them.
     """
 
     artifact: bytes
@@ -21,3 +22,5 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     threads: str = ""
     vnni: bool = False
     accuracy: str = ""
+    dimension: str = ""
+    artifacts: dict[int, bytes] = {}

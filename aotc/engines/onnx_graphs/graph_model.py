@@ -49,7 +49,11 @@ def _proto(graph: Graph, name: str, initializers: Sequence[Any] = ()) -> Any:
         name,
         *(
             [
-                helper.make_tensor_value_info(each.name, _ELEMENTS[each.element], each.shape)
+                helper.make_tensor_value_info(
+                    each.name,
+                    _ELEMENTS[each.element],
+                    graph.names.axes.get(each.name, each.shape),
+                )
                 for each in values
             ]
             for values in (graph.inputs, graph.outputs)

@@ -45,10 +45,13 @@ _MOVES = (
 SPREAD = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 
 
-def fuse(block: Block) -> None:
-    """Put such operations into a block and those within, and drop what nobody uses then."""
+def fuse(block: Block, decide: Callable[[bool], bool]) -> None:
+    """Put such operations into a block and those within, and drop what nobody uses then.
+
+    decide: of `Names`.
+    """
     _select_masked(block)
-    _exchange_factors(block)
+    _exchange_factors(block, decide)
     same: dict[int, Value] = {}
     for operation in [*block.walk()]:
         operation.operands = [same.get(id(each), each) for each in operation.operands]
@@ -125,7 +128,7 @@ def _chosen(operation: Operation, value: Value, condition: Value) -> list[Operat
     return [zero, zeros, chosen]
 
 
-def _exchange_factors(block: Block) -> None:
+def _exchange_factors(block: Block, decide: Callable[[bool], bool]) -> None:
     """Exchange the factors of a product whose columns a transpose puts before its rows.
 
     jax writes attention's scores so that the cache's places come first. A softmax over places that
@@ -140,10 +143,10 @@ def _exchange_factors(block: Block) -> None:
             continue
         product = maker(operation.operands[0], "stablehlo.dot_general")
         if product is not None and used[id(product.result)] == 1:
-            _exchange(product, operation)
+            _exchange(product, operation, decide)
 
 
-def _exchange(product: Operation, turned: Operation) -> None:
+def _exchange(product: Operation, turned: Operation, decide: Callable[[bool], bool]) -> None:
     """Exchange the factors of a product if its rows are last then, and no more is transposed."""
     numbers, shapes = (
         product.attributes["dot_dimension_numbers"],
@@ -161,7 +164,7 @@ def _exchange(product: Operation, turned: Operation) -> None:
     was = [*range(batch), *range(batch + rows, batch + rows + columns)]
     was += range(batch, batch + rows)
     after = tuple(was.index(axis) for axis in order)
-    if _transposed(shapes[::-1], exchanged, after) > _transposed(shapes, numbers, order):
+    if decide(_transposed(shapes[::-1], exchanged, after) > _transposed(shapes, numbers, order)):
         return
     result = product.result
     product.operands.reverse()

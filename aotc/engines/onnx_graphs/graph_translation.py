@@ -108,16 +108,24 @@ _OUTSIDE = {"bf16": "ui16", **dict.fromkeys(NARROW, "ui8")}
 _OF_NARROW = ("stablehlo.convert", graph_quantized.DEQUANTIZE, graph_quantized.WEIGHTED)
 
 
-def translate(program: Block, weights: Collection[int], kernels: Kernels = ALL_KERNELS) -> Graph:
+def translate(
+    program: Block,
+    weights: Collection[int],
+    kernels: Kernels = ALL_KERNELS,
+    other: Graph | None = None,
+) -> Graph:
     """Return the graph of a program whose parameters at these places are weights; it is changed.
 
-    Raises UnsupportedError for all that ONNX Runtime would compute otherwise.
+    `other` is its graph at another size, which this one is to be like. Raises UnsupportedError for
+    all that ONNX Runtime would compute otherwise.
     """
     total = program.flops
-    graph_quantized.fuse(program, weights)
-    graph_patterns.fuse(program)
     graph = Graph()
     graph.names.kernels = kernels
+    if other is not None:
+        graph.names.followed = iter(other.names.decisions)
+    graph_quantized.fuse(program, weights)
+    graph_patterns.fuse(program, graph.names.decide)
     known: dict[int, Tensor] = {}
     for place, value in enumerate(program.arguments):
         name = graph_names.weight(place) if place in weights else graph_names.given(place)

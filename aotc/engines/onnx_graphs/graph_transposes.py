@@ -37,7 +37,7 @@ def cancel(graph: Graph) -> None:
     for node in nodes:
         moving.take(node)
     graph.prune()
-    if _bytes_moved(graph) >= before:
+    if graph.names.decide(_bytes_moved(graph) >= before):
         graph.nodes = nodes
         return
     for node in graph.nodes:
@@ -157,7 +157,8 @@ class _Moving:
             return turned.source
         if prod(tensor.shape) == 1:
             return tensor
-        if name not in self._graph.names.fixed and prod(tensor.shape) * _SMALLER > size:
+        names = self._graph.names
+        if name not in names.fixed and names.decide(prod(tensor.shape) * _SMALLER > size):
             return None
         own = (1,) * (len(order) - len(tensor.shape)) + tensor.shape
         back = sorted(range(len(order)), key=lambda axis: order[axis])

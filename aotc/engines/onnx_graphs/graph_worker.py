@@ -47,6 +47,7 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
     from aotc.compile.xla import jaxlib_private
     from aotc.engines.onnx_graphs import stablehlo_program as program
     from aotc.engines.onnx_graphs.graph_builder import Kernels
+    from aotc.engines.onnx_graphs.graph_ranges import generalized
     from aotc.engines.onnx_graphs.graph_translation import translate
 
     called: tuple[str, ...] = ()
@@ -67,9 +68,17 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
         }
         started = time.perf_counter()
         kernels = Kernels(
-            operators=engine == evidence.ONNX_RUNTIME, signed=job.vnni, rounding=job.accuracy == "4"
+            operators=engine == evidence.ONNX_RUNTIME,
+            signed=job.vnni,
+            rounding=job.accuracy == "4",
+            ranged=bool(job.artifacts),
         )
         graph = translate(main, job.weights, kernels)
+        if job.artifacts:
+            _, *others = map(mlir_context.read_artifact, job.artifacts.values())
+            read = [program.read(each) for each in others]
+            alike = [graph, *(translate(each, job.weights, kernels, graph) for each in read)]
+            graph = generalized(dict(zip(job.artifacts, alike, strict=True)), job.dimension)
         threads = POOL if cost.get("flops", 0) >= POOLED_FLOPS else CALLING
         taken = take(Translated(main, graph, job.weights, job.threads or threads))
     except (

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from aotc.compile.compiler_protocol import RANGES
 from aotc.compile.cpu.cpu_kind import ProcessorModel
 from aotc.engines.onnx_graphs.graph_job import CALLING, POOL, SPINNING
 from aotc.engines.onnx_graphs.graph_kind import Engine, GraphKind
@@ -22,7 +23,7 @@ class OnnxKind(GraphKind[OnnxModel]):
 
     model = OnnxModel
     platform = ENGINE
-    kernels = ("int4 weights", "int8 weights", "8-bit activations")
+    kernels = ("int4 weights", "int8 weights", "8-bit activations", RANGES)
     engine = Engine(
         platform=ENGINE,
         name="ONNX Runtime",

@@ -76,8 +76,12 @@ class ProcessorDevice(Device):
     def deserialize(
         self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
     ) -> list[Executable]:
-        """Load executables, in order; as `Device.deserialize`."""
-        return [self.load(stored) for stored in every]
+        """Load executables, in order; as `Device.deserialize`. The same one is loaded once."""
+        keys = [(id(stored.blob), tuple(stored.outputs)) for stored in every]
+        made = {
+            key: self.load(stored) for key, stored in dict(zip(keys, every, strict=True)).items()
+        }
+        return [made[key] for key in keys]
 
     def bound(self, executable: Executable, weights: Mapping[int, Any]) -> Any:
         """Return what `bind` gives for these weights, which it is asked for once."""

@@ -131,11 +131,13 @@ class Mesh(_Part, frozen=True):
 class OutOfProfilePolicy(StrEnum):
     """The policy for a call whose size in a dimension matches no profile.
 
-    Each goes further than the one before: the call is rejected, padded to the next profile, split
-    into several calls, or compiled for its sizes from the bundled module.
+    Each goes further than the one before: the call is rejected, served by an executable for every
+    size, padded to the next profile, split into several calls, or compiled for its sizes from the
+    bundled module.
     """
 
     FAIL = "fail"
+    RANGE = "range"
     PAD = "pad"
     SPLIT = "split"
     COMPILE = "compile"
@@ -464,7 +466,11 @@ class CompileHere(_Part, frozen=True, tag="compile", tag_field="policy"):
     meanwhile: Pad | Split | UnsetType = UNSET
 
 
-type DimensionPolicy = Pad | Split | CompileHere
+class Range(_Part, frozen=True, tag="range", tag_field="policy"):
+    """Call the executable of the profiles: it is one for all that differ in nothing else."""
+
+
+type DimensionPolicy = Pad | Split | CompileHere | Range
 
 
 class Symbolic(_Part, frozen=True):

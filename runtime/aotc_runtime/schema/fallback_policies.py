@@ -1,19 +1,22 @@
 """The policies of an entry point for calls whose sizes match no profile."""
 
-from msgspec import UNSET
-
 from aotc_runtime.schema.bundle_manifest import (
     CompileHere,
     EntryPoint,
     OutOfProfilePolicy,
     Pad,
+    Range,
     Split,
 )
+from aotc_runtime.schema.size_expressions import parse_expression
+
+type Shape = tuple[int, ...]
 
 _POLICIES = {
     Pad: OutOfProfilePolicy.PAD,
     Split: OutOfProfilePolicy.SPLIT,
     CompileHere: OutOfProfilePolicy.COMPILE,
+    Range: OutOfProfilePolicy.RANGE,
 }
 
 
@@ -31,7 +34,7 @@ def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:
     found: dict[str, Pad | Split] = {}
     for name, policy in entry_point.out_of_profile.items():
         now = policy.meanwhile if isinstance(policy, CompileHere) else policy
-        if now is not UNSET:
+        if isinstance(now, Pad | Split):
             found[name] = now
     return found
 
@@ -40,3 +43,16 @@ def masks_and_lengths(entry_point: EntryPoint) -> frozenset[str]:
     """Return the parameters that the loader passes, not the caller: masks and lengths."""
     pads = [p for p in without_compiling(entry_point).values() if isinstance(p, Pad)]
     return frozenset(name for pad in pads for name in (pad.mask, pad.length) if name)
+
+
+def open_shapes(entry_point: EntryPoint, shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """Return the shapes of results, with -1 for each size that follows from the call of a range."""
+    declared = policies_of(entry_point)
+    ranged = {name for name, each in declared.items() if each is OutOfProfilePolicy.RANGE}
+    return tuple(
+        tuple(
+            -1 if ranged & parse_expression(axis).names() else size
+            for axis, size in zip(tensor.shape if ranged else shape, shape, strict=True)
+        )
+        for tensor, shape in zip(entry_point.outputs, shapes, strict=True)
+    )

@@ -24,11 +24,12 @@ SHAPES_MAX = 4096
 class Path(StrEnum):
     """The way in which a call was served.
 
-    By a profile of its sizes, padded, split into parts, or by an executable that was compiled in
-    this process.
+    By a profile of its sizes, by an executable for every size, padded, split into parts, or by an
+    executable that was compiled in this process.
     """
 
     EXACT = "exact"
+    RANGE = "range"
     PAD = "pad"
     SPLIT = "split"
     COMPILED = "compiled"

@@ -110,8 +110,12 @@ def load_executables(
         for name, spec in manifest.entry_points.items():
             for record in spec.profiles:
                 if manifest.platform_of(record) == platform:
-                    key = executable_key(name, record.sizes)
-                    outputs = _avals(device, spec.outputs, record.output_shapes, mesh)
+                    key, shapes = executable_key(name, record.sizes), record.output_shapes
+                    if spec.out_of_profile:
+                        from aotc_runtime.schema.fallback_policies import open_shapes
+
+                        shapes = open_shapes(spec, shapes)
+                    outputs = _avals(device, spec.outputs, shapes, mesh)
                     stored[key] = Stored(blobs[record.executable.digest], outputs, key.label)
         calls = manifest.requires.custom_call_targets
         made = device.deserialize(tuple(stored.values()), numbers, calls)

@@ -23,6 +23,7 @@ from aotc_runtime.schema.bundle_manifest import (
     Parameter,
     ParameterKind,
     ProfileRecord,
+    Range,
     TensorSpec,
     WeightArgument,
     engine_name,
@@ -78,6 +79,8 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             yield from _rare().check_evaluations(entry_point.evaluations, place)
         if any(profile.precision is not UNSET for profile in entry_point.profiles):
             yield from _rare().check_precisions(entry_point.profiles, manifest, place)
+        if any(isinstance(policy, Range) for policy in entry_point.out_of_profile.values()):
+            yield from _rare().check_range(entry_point, manifest, place)
         yield from check_shapes(entry_point, manifest.dimensions, place)
 
 

@@ -1,7 +1,7 @@
 """Contradictions in rare parts of manifests.
 
 These are engines beside XLA, or several; meshes; random keys; metrics; precisions; assets; trees of
-named tuples, records and dicts with integer keys. Imported for a manifest that has some.
+named tuples, records and dicts with integer keys; ranges. Imported for a manifest that has some.
 """
 
 import keyword
@@ -29,12 +29,16 @@ from aotc_runtime.schema.bundle_manifest import (
     engine_name,
     engine_of,
 )
+from aotc_runtime.schema.manifest_labels import sizes_text
 from aotc_runtime.schema.pytrees import IntDictNode, NamedTupleNode, RecordNode, Tree, children
 from aotc_runtime.schema.shard_layout import misfits, text, untiled
 from aotc_runtime.schema.tensor_text import data_text, key_words
 
 type Sharded = tuple[str, Sharding, Sequence[Sequence[int]]]
 """A tensor: where it stands, how it is cut, the shapes that it has."""
+
+RANGED = ("onnxruntime",)
+"""Platforms whose executables may serve a range of sizes."""
 
 
 def check_engine(manifest: BundleManifest, where: str) -> Iterator[Finding]:
@@ -236,6 +240,32 @@ def check_precisions(
         if stated and stated.activations and manifest.format_version == FIRST_VERSION:
             expected = f"none before format version {SECOND_VERSION}"
             yield _finding(place, expected, f"{stated.activations} activations")
+
+
+def check_range(entry_point: EntryPoint, manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """Yield AOTC-E118 for each contradiction about an executable for a range of sizes."""
+    (name, *others), profiles = entry_point.out_of_profile, entry_point.profiles
+    accepted, alike = manifest.dimensions.get(name), dict[str, list[ProfileRecord]]()
+    for profile in profiles:
+        alike.setdefault(sizes_text({**profile.sizes, name: 0}), []).append(profile)
+    sizes = [{profile.sizes.get(name) for profile in each} for each in alike.values()]
+    made = [{(each.executable, each.arguments) for each in known} for known in alike.values()]
+    for expected, is_wrong in (
+        (f"format version {SECOND_VERSION}", manifest.format_version == FIRST_VERSION),
+        ("no other policy", bool(others)),
+        (
+            f"an engine of {', '.join(RANGED)}",
+            not {*map(manifest.platform_of, profiles)} <= {*RANGED},
+        ),
+        ("one executable", any(len(each) > 1 for each in made)),
+        (
+            "profiles of its smallest and its largest size",
+            accepted is not None
+            and not all({accepted.smallest, accepted.largest} <= each for each in sizes),
+        ),
+    ):
+        if is_wrong:
+            yield _finding(f"{where} {name}", f"a range with {expected}", "another")
 
 
 def check_packed(weights: WeightSet, version: str, where: str) -> Iterator[Finding]:

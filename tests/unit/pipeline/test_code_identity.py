@@ -7,11 +7,15 @@ import sys
 from base64 import urlsafe_b64encode
 from importlib.metadata import PathDistribution
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
+import aotc
+import aotc_runtime
+import aotc_serve
 from aotc.capture import installed_packages
-from aotc.commands.reproduce.rebuilt_bundle import toolchain_copy
+from aotc.compile.target_files import builtin_folder
 from aotc.pipeline.code_identity import code_digests, distribution_components
 from tests.running import python
 
@@ -82,21 +86,25 @@ def told(folder: Path) -> dict[str, str]:
     return digests
 
 
-def test_code_is_the_same_in_a_checkout_and_installed_and_another_with_any_change() -> None:
+def test_code_is_the_same_in_a_checkout_and_installed_and_another_with_any_change(
+    tmp_path: Path,
+) -> None:
     """The copy is laid out as an installed wheel: the targets lie in the package."""
-    with toolchain_copy() as folder:
-        assert (folder / "aotc" / "targets" / "cpu-x86-64-v3.toml").is_file()
-        assert told(folder) == code_digests()
-        (folder / "aotc" / ".build.py.swp").write_text("an editor's")
-        (folder / "aotc" / "build.pyc").write_text("Python's")
-        assert told(folder) == code_digests()
-        with (folder / "aotc_runtime" / "base" / "digest.py").open("a") as file:
-            file.write("# other code\n")
-        found = told(folder)
-        assert found["aotc"] == code_digests()["aotc"]
-        assert found["aotc-runtime"] != code_digests()["aotc-runtime"]
-        (folder / "aotc" / "targets" / "cpu-x86-64-v3.toml").rename(folder / "aotc" / "moved.toml")
-        assert told(folder)["aotc"] != code_digests()["aotc"]
+    for package in (aotc, aotc_runtime, aotc_serve):
+        copytree(*package.__path__, tmp_path / package.__name__)
+    copytree(builtin_folder(), tmp_path / "aotc" / "targets", dirs_exist_ok=True)
+    assert (tmp_path / "aotc" / "targets" / "cpu-x86-64-v3.toml").is_file()
+    assert told(tmp_path) == code_digests()
+    (tmp_path / "aotc" / ".build.py.swp").write_text("an editor's")
+    (tmp_path / "aotc" / "build.pyc").write_text("Python's")
+    assert told(tmp_path) == code_digests()
+    with (tmp_path / "aotc_runtime" / "base" / "digest.py").open("a") as file:
+        file.write("# other code\n")
+    found = told(tmp_path)
+    assert found["aotc"] == code_digests()["aotc"]
+    assert found["aotc-runtime"] != code_digests()["aotc-runtime"]
+    (tmp_path / "aotc" / "targets" / "cpu-x86-64-v3.toml").rename(tmp_path / "aotc" / "moved.toml")
+    assert told(tmp_path)["aotc"] != code_digests()["aotc"]
 
 
 @pytest.fixture

@@ -188,7 +188,12 @@ def shapes_at(
     ]
 
 
-def avals(tensors: Sequence[TensorSpec], shapes: Sequence[Shape]) -> tuple[Aval, ...]:
-    """Return tensors of these shapes on one device."""
-    pairs = zip(tensors, shapes, strict=True)
-    return tuple(Aval(shape, numpy_dtype(tensor.dtype)) for tensor, shape in pairs)
+def avals_at(
+    spec: EntryPoint, sizes: Mapping[str, int]
+) -> tuple[tuple[Aval, ...], tuple[Aval, ...]]:
+    """Return the inputs and the outputs at these sizes, on one device."""
+    first, found = spec.profiles[0], list[tuple[Aval, ...]]()
+    for tensors, known in ((spec.inputs, first.input_shapes), (spec.outputs, first.output_shapes)):
+        pairs = zip(tensors, shapes_at(tensors, known, sizes), strict=True)
+        found.append(tuple(Aval(shape, numpy_dtype(tensor.dtype)) for tensor, shape in pairs))
+    return found[0], found[1]

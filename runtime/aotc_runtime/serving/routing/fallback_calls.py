@@ -8,7 +8,8 @@ from msgspec import UNSET
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.schema.bundle_manifest import CompileHere, OutOfProfilePolicy, Pad, TensorSpec
 from aotc_runtime.schema.fallback_policies import policies_of, without_compiling
-from aotc_runtime.schema.manifest_labels import passed_leaves
+from aotc_runtime.schema.manifest_labels import label, passed_leaves
+from aotc_runtime.serving import resident_bundle
 from aotc_runtime.serving.call_metrics import CallMetrics, Path, SizesKey
 from aotc_runtime.serving.executable_calls import ExactCall, Execution
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
@@ -48,9 +49,10 @@ class FallbackCalls:
         self._known = [
             tuple(profile.input_shapes[leaf] for leaf in passed) for profile in spec.profiles
         ]
-        self._records = records = spec.profiles
+        self._records, self._profiles = records, _ = spec.profiles, resident.profiles
         declared = policies_of(spec)
-        now = {
+        self._ranged = [n for n, p in declared.items() if p is OutOfProfilePolicy.RANGE]
+        now = dict.fromkeys(self._ranged, OutOfProfilePolicy.RANGE) | {
             name: OutOfProfilePolicy.PAD if isinstance(policy, Pad) else OutOfProfilePolicy.SPLIT
             for name, policy in without_compiling(spec).items()
         }
@@ -111,8 +113,7 @@ class FallbackCalls:
     def _routed(self, route: Route, sizes: Sizes) -> RoutedCall:
         if isinstance(route, Parts):
             parts = [(call.sizes[route.dimension], self._direct(call)) for call in route.calls]
-            kept = call_sizes.shapes_at(self._spec.outputs, self._records[0].output_shapes, sizes)
-            outputs = call_sizes.avals(self._spec.outputs, kept)
+            _, outputs = call_sizes.avals_at(self._spec, sizes)
             return SplitCall(self._execution, self._spec, route.dimension, parts, outputs)
         return self._direct(route)
 
@@ -120,9 +121,22 @@ class FallbackCalls:
         served, record = self._served[call.profile], self._records[call.profile]
         if call.sizes == record.sizes:
             return ExactCall(self._execution, served, Path.EXACT, served.label)
+        if self._ranged:
+            return self._in_range(self._profiles[call.profile], call.sizes)
         return PaddedCall(
             self._execution, served, self._spec, record, call.sizes, self._fills, self._masks
         )
+
+    def _in_range(self, profile: resident_bundle.ResidentExecutable, sizes: Sizes) -> ExactCall:
+        """Return the call of an executable for every size of a dimension."""
+        device, executable, arguments = profile.device, profile.executable, profile.arguments
+        avals = call_sizes.avals_at(self._spec, sizes)
+        direct = resident_bundle.direct_call(device, executable, self._spec, arguments, *avals)
+        where = label(self._name, {n: size for n, size in sizes.items() if n not in self._ranged})
+        own = resident_bundle.ResidentExecutable(
+            device, where, executable, arguments, *avals, direct
+        )
+        return ExactCall(self._execution, Served(own, self._spec.result), Path.RANGE, where)
 
     def _refusal(self, shapes: Shapes, sizes: Sizes) -> AotcError:
         refused = call_sizes.no_profile(self._name, self._spec, self._tensors, shapes, sizes)

@@ -48,6 +48,7 @@ class Router:
     ) -> None:
         self._profiles = [dict(sizes) for sizes in profiles]
         self._order = order
+        self._ranged = {name for name, p in policies.items() if p is OutOfProfilePolicy.RANGE}
         self._padded = {name for name, p in policies.items() if p is OutOfProfilePolicy.PAD}
         self.split = sorted(name for name, p in policies.items() if p is OutOfProfilePolicy.SPLIT)
 
@@ -80,6 +81,7 @@ class Router:
         return all(
             size >= sizes[name] if name in self._padded else size == sizes[name]
             for name, size in self._profiles[index].items()
+            if name not in self._ranged
         )
 
     def _parts(self, sizes: Sizes, dimension: str) -> tuple[Direct, ...] | None:

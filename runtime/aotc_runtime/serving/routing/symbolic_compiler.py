@@ -20,7 +20,7 @@ from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.serving import resident_bundle
 from aotc_runtime.serving.readiness import compare
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint, ResidentExecutable
-from aotc_runtime.serving.routing.call_sizes import avals, shapes_at
+from aotc_runtime.serving.routing.call_sizes import avals_at
 from aotc_runtime.serving.routing.padding_masks import masks_of, on_device
 from aotc_runtime.serving.served_call import Served
 from aotc_runtime.system import host_probe
@@ -68,11 +68,7 @@ class SymbolicCompiler:
 
     def _compiled(self, sizes: dict[str, int]) -> ResidentExecutable:
         spec = self._spec
-        first = spec.profiles[0]
-        shapes = shapes_at(spec.inputs, first.input_shapes, sizes)
-        kept = shapes_at(spec.outputs, first.output_shapes, sizes)
-        inputs = avals(spec.inputs, shapes)
-        outputs = avals(spec.outputs, kept)
+        inputs, outputs = avals_at(spec, sizes)
         weights = iter(self._weights)
         arguments = [
             inputs[each] if isinstance(each, int) else next(weights) for each in self._arguments

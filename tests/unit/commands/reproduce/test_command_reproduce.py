@@ -3,17 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conftest import MANIFESTS, Bundle
-
-Run = Callable[..., object]
+from tests.conftest import Bundle
 
 
-def test_packages_need_policy_or_word(refused: Run, digits_bundle: Bundle, tmp_path: Path) -> None:
+def test_one_word_is_taken(
+    refused: Callable[..., object], digits_bundle: Bundle, tmp_path: Path
+) -> None:
     bundle, policy = digits_bundle
-    words = ["reproduce", bundle, "--source", MANIFESTS, "--install"]
-    assert "--untrusted" in refused(words, 2, "AOTC-E066").stderr
-    refused([*words, "--trust", policy, "--untrusted"], 2, "AOTC-E001")
-    # With either the sources are looked at next.
-    elsewhere = ["reproduce", bundle, "--source", tmp_path, "--install"]
-    refused([*elsewhere, "--trust", policy], 10, "AOTC-E942")
-    refused([*elsewhere, "--untrusted"], 10, "AOTC-E942")
+    words = ["reproduce", bundle, "--source", tmp_path, "--trust", policy]
+    refused([*words, "--untrusted"], 2, "AOTC-E001")
+    refused(words, 10, "AOTC-E942")

@@ -211,24 +211,60 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
 """By dotted path, values that are set; None removes them."""
 
 
-def changed(change: dict[str, Any]) -> Document:
-    made = document()
+def changed(change: dict[str, Any], made: Document) -> Document:
     for path, value in change.items():
         *steps, last = path.split(".")
         inner: Any = made
         for step in steps:
             inner = inner[int(step) if step.isdigit() else step]
         if value is None:
-            del inner[last]
+            del inner[int(last) if last.isdigit() else last]
         else:
             inner[last] = value
     return made
 
 
-@pytest.mark.parametrize("which", CONTRADICTIONS)
+def with_range() -> Document:
+    """One executable by ONNX Runtime for both sizes of the sample."""
+    made = copy.deepcopy(DOCUMENT)
+    made["format_version"] = "1.1"
+    made["target"]["platform"] = made["requires"]["platform"] = "onnxruntime"
+    made["requires"] |= {"custom_call_targets": [], "device": NEEDS}
+    small = {"sizes": {"batch": 1}, "input_shapes": [[1, 3]], "output_shapes": [[1]]}
+    entry = made["entry_points"]["predict"]
+    entry["profiles"] = [{**PROFILE, **small}, copy.deepcopy(PROFILE)]
+    entry["out_of_profile"] = {"batch": {"policy": "range"}}
+    return made
+
+
+OF = "entry_points.predict"
+RANGES: dict[str, tuple[dict[str, Any], str]] = {
+    "the first version": ({"format_version": "1.0"}, "a range with format version 1.1"),
+    "XLA": (
+        {"target.platform": "cpu", "requires.platform": "cpu", "requires.device": None},
+        "a range with an engine of onnxruntime",
+    ),
+    "a policy": ({f"{OF}.out_of_profile.z": {"policy": "range"}}, "a range with no other policy"),
+    "two executables": (
+        {f"{OF}.profiles.0.executable": {**REF, "size": 2}},
+        "a range with one executable",
+    ),
+    "no smallest size": (
+        {f"{OF}.profiles.0": None},
+        "a range with profiles of its smallest and its largest size",
+    ),
+}
+
+
+def test_an_executable_for_all_sizes_is_no_contradiction() -> None:
+    assert expectations(with_range()) == []
+
+
+@pytest.mark.parametrize("which", [*CONTRADICTIONS, *RANGES])
 def test_a_contradiction_about_engines_is_told(which: str) -> None:
-    change, expected = CONTRADICTIONS[which]
-    assert expected in expectations(changed(change))
+    change, expected = {**CONTRADICTIONS, **RANGES}[which]
+    made = with_range() if which in RANGES else document()
+    assert expected in expectations(changed(change, made))
 
 
 def test_facts_of_every_engine_are_asked_for() -> None:

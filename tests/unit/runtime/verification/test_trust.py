@@ -321,7 +321,7 @@ roots = [
     ]
     assert found[":3 thresold"].hint == "did you mean `threshold`?"
     assert found[":4 furthest_fallback"].hint == "did you mean `split`?"
-    assert found[":4 furthest_fallback"].expected == "one of: compile, fail, pad, split"
+    assert found[":4 furthest_fallback"].expected == "one of: compile, fail, pad, range, split"
     assert found[":7 precisions[1]"].hint == "did you mean `int8`?"
     expected = "one of: bfloat16, dynamic, float32, int4, int8, static"
     assert found[":7 precisions[1]"].expected == expected
