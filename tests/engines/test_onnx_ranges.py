@@ -15,6 +15,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.commands.profiles.size_space import space_of_bundle
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.report.sizes_report import shapes_lines, shapes_report
 from aotc_runtime import LoadedBundle, ShapeError
 from aotc_runtime.system.bundle_files import open_bundle
@@ -87,7 +88,7 @@ def made(folder: Path, manifest: str = MANIFEST, **results: str) -> None:
     (folder / "sums.toml").write_text("".join([manifest, *entries]))
     signer = LocalSigner.ephemeral()
     (folder / "trust.toml").write_text(policy_text("sums", [signer.public_pem()]))
-    build(folder / "sums.toml", output=folder / "sums.aotb", signer=signer)
+    build(folder / "sums.toml", folder / "sums.aotb", BuildOptions(signer=signer))
 
 
 def loaded(folder: Path) -> LoadedBundle:
