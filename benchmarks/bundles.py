@@ -9,6 +9,7 @@ from typing import NamedTuple
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from benchmarks.measure import OUT, ROOT
 
 
@@ -27,6 +28,6 @@ def digits(engine: str = "xla") -> Measured:
     (folder / "digits.toml").write_text(text.replace("\n\n", f'\nengines = ["{engine}"]\n\n', 1))
     measured = Measured(folder / "digits.aotb", folder / "digits.trust.toml")
     signer = LocalSigner.ephemeral()
-    build(folder / "digits.toml", output=measured.bundle, signer=signer)
+    build(folder / "digits.toml", measured.bundle, BuildOptions(signer=signer))
     measured.policy.write_text(policy_text("digits", [signer.public_pem()]))
     return measured

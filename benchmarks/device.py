@@ -120,13 +120,14 @@ def _build(folder: Path, target: str) -> None:
     from aotc.bundle.sign.signer import LocalSigner
     from aotc.bundle.trust.trust_text import policy_text
     from aotc.pipeline.build import build
+    from aotc.pipeline.build_options import BuildOptions
 
     folder.mkdir(parents=True, exist_ok=True)
     signer = LocalSigner.ephemeral()
     for name in EXAMPLES:
         manifest = ROOT / "manifests" / f"{name}.toml"
         output = folder / f"{name}.aotb"
-        built = build(manifest, output=output, targets=[target], signer=signer)
+        built = build(manifest, output, BuildOptions(targets=[target], signer=signer))
         policy = policy_text(name, [signer.public_pem()])
         output.with_suffix(".trust.toml").write_text(policy)
         print(f"built {output} for {target}, {built.bundle.size_bytes} bytes")

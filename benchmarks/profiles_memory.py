@@ -13,6 +13,7 @@ from pathlib import Path
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from benchmarks.bundles import Measured
 from benchmarks.measure import OUT, verdict
 
@@ -110,7 +111,7 @@ def bundle_of(engine: str, profiles: int) -> Measured:
     (folder / "memory.toml").write_text(text)
     measured = Measured(folder / "memory.aotb", folder / "memory.trust.toml")
     signer = LocalSigner.ephemeral()
-    build(folder / "memory.toml", output=measured.bundle, signer=signer)
+    build(folder / "memory.toml", measured.bundle, BuildOptions(signer=signer))
     measured.policy.write_text(policy_text("memory", [signer.public_pem()]))
     return measured
 

@@ -160,6 +160,7 @@ def _bundle(
     from aotc.bundle.sign.signer import LocalSigner
     from aotc.bundle.trust.trust_text import policy_text
     from aotc.pipeline.build import build
+    from aotc.pipeline.build_options import BuildOptions
     from aotc_runtime.base.errors import AotcError
     from aotc_runtime.schema.bundle_manifest import engine_of
 
@@ -178,7 +179,7 @@ def _bundle(
     (place / "manifest.toml").write_text(text, encoding="utf-8")
     signer = LocalSigner.ephemeral()
     try:
-        built = build(place / "manifest.toml", output=place / "model.aotb", signer=signer)
+        built = build(place / "manifest.toml", place / "model.aotb", BuildOptions(signer=signer))
     except AotcError as error:
         return f"{error.code}: {error.findings[0].found}"
     (manifest,) = built.bundle.manifests.values()

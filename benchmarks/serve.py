@@ -27,6 +27,7 @@ import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from benchmarks.measure import OUT, machine
 
 ROUNDS = 15
@@ -107,7 +108,7 @@ def made(folder: Path) -> tuple[Path, Path]:
     (folder / "program.py").write_text(PROGRAM)
     (folder / "manifest.toml").write_text(MANIFEST)
     signer = LocalSigner.ephemeral()
-    build(folder / "manifest.toml", output=folder / "served.aotb", signer=signer)
+    build(folder / "manifest.toml", folder / "served.aotb", BuildOptions(signer=signer))
     (folder / "trust.toml").write_text(policy_text("served", [signer.public_pem()]))
     return folder / "served.aotb", folder / "trust.toml"
 

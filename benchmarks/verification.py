@@ -14,6 +14,7 @@ from pathlib import Path
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from benchmarks.measure import OUT, ROOT, machine
 from benchmarks.processes import answer, finish, mapped, start, status
 
@@ -182,7 +183,7 @@ def main(rounds: int) -> None:
         raise SystemExit("not enough disk for a bundle of 2 GiB and its build")
     try:
         signer = LocalSigner.ephemeral()
-        built = build(ROOT / "benchmarks" / "large.toml", output=bundle, signer=signer)
+        built = build(ROOT / "benchmarks" / "large.toml", bundle, BuildOptions(signer=signer))
         policy.write_text(policy_text("large", [signer.public_pem()]))
         manifest = next(iter(built.bundle.manifests.values()))
         refs = manifest.weights["params"].blobs

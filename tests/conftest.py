@@ -101,6 +101,7 @@ def built(once: Once, examples_cache: Path) -> Built:
             from aotc.bundle.sign.signer import LocalSigner
             from aotc.bundle.trust.trust_text import policy_text
             from aotc.pipeline.build import build as build_bundle
+            from aotc.pipeline.build_options import BuildOptions
             from aotc.pipeline.cache.cache_store import LocalStore
 
             signer, manifests = LocalSigner.ephemeral(), MANIFESTS
@@ -111,7 +112,9 @@ def built(once: Once, examples_cache: Path) -> Built:
                 assert text.count(whole) == 1
                 (manifests / file).write_text(text.replace(whole, less), "utf-8")
             output, cache = folder / f"{name}.aotb", LocalStore(examples_cache, 10**9)
-            build_bundle(manifests / f"{name}.toml", output=output, signer=signer, cache=cache)
+            build_bundle(
+                manifests / f"{name}.toml", output, BuildOptions(signer=signer, cache=cache)
+            )
             (folder / "trust.toml").write_text(policy_text(name, [signer.public_pem()]))
 
         folder = once(f"{name}-less" if file else name, fill)

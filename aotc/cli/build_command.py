@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,8 @@ from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
-    from aotc.pipeline.build import BeforePacking, Built
+    from aotc.pipeline.build import Built
+    from aotc.pipeline.build_options import BeforePacking
     from aotc.pipeline.cache.cache_store import LocalStore
     from aotc.pipeline.cached_backend import OpenCompilers
     from aotc.pipeline.cached_tasks import Done
@@ -144,6 +144,7 @@ def build(
     from aotc.config import tuning_file as tuning_files
     from aotc.config.build_manifest import read_build_manifest
     from aotc.pipeline.build import build as build_bundle
+    from aotc.pipeline.build_options import BuildOptions
     from aotc.pipeline.cached_backend import on_this_host
 
     signer = signer_of(key, passphrase_file) if key else None
@@ -166,29 +167,26 @@ def build(
         optional("--executor")(executor) if executor else nullcontext(on_this_host)
     )
     with compiling as compilers, progress(quiet=out.json) as on_stage:
-        run = partial(
-            build_bundle,
-            manifest,
-            output=layout or output,
+        options = BuildOptions(
             form=Form.LAYOUT if layout else Form.ARCHIVE,
             targets=targets,
             signer=signer,
             jobs=jobs,
             on_stage=on_stage,
             on_output=_print_output if out.verbose else lambda process, text: None,
-            cache=cache,
-            builder=builder_id,
-            card=card,
-            sbom=sbom,
-            before_packing=again,
-            keep_going=keep_going,
-            compilers=compilers,
             on_done=_print_task if out.verbose and not out.json else lambda done: None,
+            tuning=measuring() if tune else recorded,
+            save_tuning=save_tuning,
+            cache=cache,
+            compilers=compilers,
+            keep_going=keep_going,
+            builder=builder_id,
+            sbom=sbom,
+            card=card,
+            before_packing=again,
         )
-        if measuring and automatic:
-            built: Built = measuring.automatic(manifest, run)
-        else:
-            built = run(tuning=measuring() if measuring else recorded, save_tuning=save_tuning)
+        build_here = measuring.automatic if automatic else build_bundle
+        built: Built = build_here(manifest, layout or output, options)
     from aotc.report.build_report import build_report
 
     report = {**build_report(built), "reproduced": True if again else None}

@@ -19,35 +19,30 @@ from aotc.base.stages import Attestation, Bundle, CapturedProgram
 from aotc.base.workers import worker_environment
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Materials, provenance
-from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write import output_paths
 from aotc.bundle.write.atomic_files import prepared
-from aotc.bundle.write.bundle_writer import Form, TargetParts, assemble, pack, require_place
+from aotc.bundle.write.bundle_writer import TargetParts, assemble, pack, require_place
 from aotc.bundle.write.output_paths import Kind as FileKind
 from aotc.capture.file_digests import changed
 from aotc.capture.installed_packages import packages_behind
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TunedTarget, TuningFile
 from aotc.pipeline import build_notes, build_stages, build_tuning, code_identity
 from aotc.pipeline.asset_files import read_assets, with_card
 from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.build_plan import resolve_candidates
-from aotc.pipeline.build_tuning import Tuning
-from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cached_backend import OpenCompilers, on_this_host
-from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
+from aotc.pipeline.cached_tasks import Done, Kind, Task
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import Assembler, made_by
-from aotc.pipeline.task_progress import OnStage
-from aotc.pipeline.user_processes import OnOutput, runs_functions
+from aotc.pipeline.user_processes import runs_functions
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema.bundle_manifest import XLA, engine_name, engine_of
 
-type BeforePacking = Callable[[Sequence[TargetParts]], None]
+DEFAULTS = BuildOptions()
 
 TUNING_FILE = FileKind("a tuning file", tuning_file.begins)
 
@@ -86,26 +81,7 @@ class Built:
 
 
 def build(
-    manifest_path: Path,
-    *,
-    output: Path | None = None,
-    form: Form = Form.ARCHIVE,
-    targets: Sequence[str] = (),
-    signer: Signer | None = None,
-    jobs: int | None = None,
-    on_stage: OnStage = lambda stage, done, total: None,
-    on_output: OnOutput = lambda process, text: None,
-    tuning: Tuning | None = None,
-    cache: LocalStore | None = None,
-    keep_going: bool = False,
-    on_done: OnDone = lambda done: None,
-    builder: str | None = None,
-    sbom: Path | None = None,
-    save_tuning: Path | None = None,
-    before_packing: BeforePacking | None = None,
-    compilers: OpenCompilers = on_this_host,
-    precisions: Mapping[str, ChosenPrecision] | None = None,
-    card: Path | None = None,
+    manifest_path: Path, output: Path | None = None, options: BuildOptions = DEFAULTS
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -114,88 +90,59 @@ def build(
     Args:
         manifest_path: The build manifest.
         output: The path to write to; by default NAME-VERSION.aotb in the current folder.
-        form: An archive, or an OCI layout folder.
-        targets: Targets to build for instead of the manifest's.
-        signer: The signer of the provenance; an unsigned bundle does not load.
-        jobs: Compilations at a time; by default one for each CPU of this process.
-        on_stage: Called as work advances.
-        on_output: Called with the program's output, and the traceback if it raised.
-        tuning: Measure candidates on this host, or take the choices of a tuning file.
-        cache: The results of earlier builds; none by default.
-        keep_going: After a failure, build the independent rest, then raise all findings at once.
-        on_done: Called as a task ends, from any thread.
-        builder: The URI of the builder in the provenance.
-        sbom: A path for the bill of materials, signed or not, in addition to the bundle's copy.
-        save_tuning: A path for the tuning file.
-        before_packing: Called with what is about to be written; an exception ends the build.
-        compilers: The compilers; by default in processes of this host.
-        precisions: Those of entry points, instead of what `tuning` chooses.
-        card: A model card, which becomes the asset `card`.
+        options: Targets, signer, cache, tuning, callbacks and so on.
 
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
     BudgetExceededError: AOTC-E973 for a target's memory limit, E975 for a gate.
     """
+    tuning, save_tuning = options.tuning, options.save_tuning
     stated = stated_time(os.environ)
     started = time_of_build(None)
-    builder = builder_id(builder)
+    builder = builder_id(options.builder)
     manifest = read_build_manifest(manifest_path)
-    if card:
-        manifest = with_card(manifest, card)
+    if options.card:
+        manifest = with_card(manifest, options.card)
     path = output or Path(f"{manifest.name}-{manifest.version}.aotb")
-    require_place(path, form)
+    require_place(path, options.form)
     attestations = build_notes.attestations_at(path)
-    asked = ((sbom, output_paths.BILL_OF_MATERIALS), (save_tuning, TUNING_FILE))
+    asked = ((options.sbom, output_paths.BILL_OF_MATERIALS), (save_tuning, TUNING_FILE))
     files = [(place, kind) for place, kind in asked if place]
     for place, kind in files:
         output_paths.require_file_place(place, kind)
     output_paths.require_disjoint_outputs(path, [place for place, _ in files])
-    if precisions is not None:
-        manifest = replace(manifest, chosen=precisions)
+    if options.precisions is not None:
+        manifest = replace(manifest, chosen=options.precisions)
     elif isinstance(tuning, Recorded):
         manifest = replace(manifest, chosen=tuning_file.precisions_of(tuning, manifest))
     elif tuning is not None:
-        options = build_tuning.BuildOptions(
-            targets=targets,
-            tuning=tuning,
-            jobs=jobs,
-            cache=cache,
-            compilers=compilers,
-            on_stage=on_stage,
-            on_output=on_output,
-            on_done=on_done,
-        )
         manifest = replace(manifest, chosen=tuning.precisions(manifest, options))
     else:
         _require_one_precision(manifest)
-    request = resolve(manifest, targets, tuning, keep_going=keep_going)
-    with build_stages.open_run(
-        request, cache, jobs, compilers, on_stage, on_output, on_done
-    ) as run:
+    request = resolve(manifest, options)
+    with build_stages.open_run(request, options) as run:
         program, compiled = build_stages.capture_and_compile(run)
         notes = [*build_notes.program_notes(program)]
         parts = Assembler(manifest, program, run.built_with, run.scratch, request.assets)
         if tuning and not isinstance(tuning, Recorded):
             compiled = build_stages.tune_targets(run, tuning, program, compiled, parts)
         checked, compiled = build_stages.check(run, program, compiled, parts)
-        if before_packing:
+        if options.before_packing:
             with run.stage("again"):
-                on_stage("again", 0, 0)
-                before_packing(checked)
+                options.on_stage("again", 0, 0)
+                options.before_packing(checked)
         file = _tuning_file(run, program, compiled) if tuning else None
         assets = request.assets.digests
         raise_if(changed(program.made_from, assets.items()))
         shipped = replace(program, files={**program.files, **assets})
         with run.stage("pack"), run.tasks.timed(Task(Kind.PACK, "", {})):
-            on_stage("pack", 0, 0)
+            options.on_stage("pack", 0, 0)
             bundle, attestation, bill = _write(
                 path,
-                form,
+                options,
                 checked,
                 shipped,
-                signer,
                 partial(_materials, run, shipped, file, builder, stated, started),
                 manifest=manifest,
-                sbom_path=sbom,
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
             )
         isolation = _isolation(manifest, run.scratch)
@@ -219,7 +166,7 @@ def build(
                 for target in compiled.whole
             },
         ),
-        *(cache.notes() if cache else ()),
+        *(options.cache.notes() if options.cache else ()),
         *build_notes.lost_attestations(path, attestations),
     ]
     labelled = {
@@ -313,14 +260,13 @@ def _isolation(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
     return scratch.measures()
 
 
-def resolve(
-    manifest: BuildManifest, targets: Sequence[str], tuning: Tuning | None, *, keep_going: bool
-) -> build_stages.Request:
+def resolve(manifest: BuildManifest, options: BuildOptions) -> build_stages.Request:
     """Return a build request. Raises the errors of `build` about targets and tuning files."""
-    names = tuple(targets) or manifest.targets
+    tuning = options.tuning
+    names = tuple(options.targets) or manifest.targets
     asked = [
         build_tuning.requested_engines(tuning, each)
-        for each in resolve_candidates(manifest, targets)
+        for each in resolve_candidates(manifest, options.targets)
     ]
     resolved = tuple(engines[0] for engines, _ in asked)
     return build_stages.Request(
@@ -336,33 +282,31 @@ def resolve(
         },
         tuning=tuning,
         untuned_targets=build_tuning.untuned_targets(tuning, resolved),
-        keep_going=keep_going,
+        keep_going=options.keep_going,
     )
 
 
 def _write(
     path: Path,
-    form: Form,
+    options: BuildOptions,
     parts: Sequence[TargetParts],
     program: CapturedProgram,
-    signer: Signer | None,
     gather: Callable[[], Materials],
     *,
     manifest: BuildManifest,
-    sbom_path: Path | None,
     beside: Mapping[Path, bytes],
 ) -> tuple[Bundle, Attestation | None, bytes | None]:
     """Write the bundle with its attestations and other results: all of them or none.
 
     So an unsigned bundle is never visible. Return it with the attestation of its provenance, if
-    there is a signer, and the bill of materials, if it is signed or has a path (`sbom_path`).
+    there is a signer, and the bill of materials, if it is signed or has a path (`sbom`).
     `gather` collects the inputs, only for a signer or a bill of materials; `beside` has other files
     by path. Raises UsageError: AOTC-E003, E004, and the signer's errors.
     """
-    assembled = assemble(parts)
-    if signer is None and sbom_path is None:
+    assembled, signer = assemble(parts), options.signer
+    if signer is None and options.sbom is None:
         with prepared(beside) as put_in_place:
-            bundle = pack(path, form, assembled, before=put_in_place)
+            bundle = pack(path, options.form, assembled, before=put_in_place)
         return bundle, None, None
     from aotc.bundle.sign.sbom import sbom
 
@@ -381,7 +325,7 @@ def _write(
         attestation = attest(root.digest, subject, predicate, signer)
         inventory = attest(root.digest, subject, bill, signer, SBOM_TYPE)
         envelopes = [attestation.envelope, inventory.envelope]
-    files = {**beside, sbom_path: data} if sbom_path else beside
+    files = {**beside, options.sbom: data} if options.sbom else beside
     with prepared(files) as put_in_place:
-        bundle = pack(path, form, assembled, envelopes, put_in_place)
+        bundle = pack(path, options.form, assembled, envelopes, put_in_place)
     return bundle, attestation, data

@@ -25,11 +25,10 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline import build_tuning, user_processes
 from aotc.pipeline.asset_files import AssetFiles
+from aotc.pipeline.build_options import BuildOptions, EngineCompilation, Tuner, Tuning
 from aotc.pipeline.build_plan import EngineFallback, Wanted, compile_jobs, first_refusal
-from aotc.pipeline.build_tuning import Tuner
-from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
-from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks, open_tasks
+from aotc.pipeline.cached_backend import CachedBackend, backends_for
+from aotc.pipeline.cached_tasks import Kind, Tasks, open_tasks
 from aotc.pipeline.evaluation import Evaluated, evaluate, over_limits, specs_of
 from aotc.pipeline.parity_check import ParityCheck
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
@@ -61,7 +60,7 @@ class Request:
     next_engines: Mapping[str, tuple[Target, ...]]
     beside: build_tuning.ByEngine
     wanted: Wanted
-    tuning: build_tuning.Tuning | None
+    tuning: Tuning | None
     untuned_targets: Mapping[str, str]
     keep_going: bool
 
@@ -165,32 +164,27 @@ class CompileQueue:
 
 
 @contextmanager
-def open_run(
-    request: Request,
-    cache: LocalStore | None,
-    jobs: int | None,
-    compilers: OpenCompilers,
-    on_stage: OnStage,
-    on_output: OnOutput,
-    on_done: OnDone,
-) -> Iterator[BuildRun]:
-    """Open the cache, a scratch folder, workers and backends; the arguments are those of `build`.
+def open_run(request: Request, options: BuildOptions) -> Iterator[BuildRun]:
+    """Open the cache, a scratch folder, workers and backends.
 
     If the block is left by an exception, every process of the build is ended.
     Raises CompileError for platforms without a toolchain, UsageError (AOTC-E003).
     """
-    failures, meter = Failures(keep_going=request.keep_going), Meter(on_stage, on_done)
+    failures, meter = (
+        Failures(keep_going=request.keep_going),
+        Meter(options.on_stage, options.on_done),
+    )
     manifest = request.manifest
-    with open_tasks(cache, manifest.path, manifest.name, meter.done) as (tasks, compared):
+    with open_tasks(options.cache, manifest.path, manifest.name, meter.done) as (tasks, compared):
         every = [t for others in request.next_engines.values() for t in others]
         beside = [t for others in request.beside.values() for t in others.values()]
         backends = backends_for([*request.targets, *every, *beside], failures)
         with (
             scratch_folder() as folder,
-            Workers(jobs or len(os.sched_getaffinity(0))) as workers,
-            compilers(backends, tasks, workers) as (cached, compile_workers),
+            Workers(options.jobs or len(os.sched_getaffinity(0))) as workers,
+            options.compilers(backends, tasks, workers) as (cached, compile_workers),
         ):
-            workers.also_stop([*backends.values(), *([cache] if cache else [])])
+            workers.also_stop([*backends.values(), *([options.cache] if options.cache else [])])
             yield BuildRun(
                 request=request,
                 tasks=tasks,
@@ -203,8 +197,8 @@ def open_run(
                 built_with={name: each.toolchain() for name, each in backends.items()},
                 compilers=cached,
                 compile_workers=compile_workers,
-                on_stage=on_stage,
-                on_output=on_output,
+                on_stage=options.on_stage,
+                on_output=options.on_output,
             )
 
 
@@ -360,19 +354,19 @@ def tune_targets(
 
 def _engine_compilations(
     run: BuildRun, target: Target, jobs: ByTarget[CompileJob], program: CapturedProgram
-) -> Iterator[build_tuning.EngineCompilation]:
+) -> Iterator[EngineCompilation]:
     """Yield a compiled target, and the same for each later engine.
 
     Where executables may have different engines, also for earlier ones, which rejected some.
     """
-    yield build_tuning.EngineCompilation(target, jobs[target.name], run.compilers[target.platform])
+    yield EngineCompilation(target, jobs[target.name], run.compilers[target.platform])
     every = run.by_engine(target)
     begin = 0 if run.request.manifest.tune.mixed else every.index(target) + 1
     for other in every[begin:]:
         if other != target:
             captured = program.entry_points.values()
             made = compile_jobs(captured, [other], run.request.wanted)[target.name]
-            yield build_tuning.EngineCompilation(other, made, run.compilers[other.platform])
+            yield EngineCompilation(other, made, run.compilers[other.platform])
 
 
 def check(

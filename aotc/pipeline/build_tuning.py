@@ -1,31 +1,24 @@
-"""`aotc build --tune` and `--tuning`: the request, choices of an earlier build, and notes."""
+"""`aotc build --tune` and `--tuning`: choices of an earlier build, and notes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
-from typing import Literal, Protocol, TypedDict
 
 import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from aotc.base.child_processes import Processes
 from aotc.base.evidence import MIXED, EngineChoice, LeftOutEngine
 from aotc.base.stages import ByTarget, CapturedProfile, CapturedProgram, CompileJob, Executable
-from aotc.compile.compiler_protocol import Backend, Candidate
+from aotc.compile.compiler_protocol import Candidate
 from aotc.config import tuning_file
-from aotc.config.build_manifest import BuildManifest
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Positions, Recorded, choices
-from aotc.pipeline.cache.cache_store import LocalStore
-from aotc.pipeline.cached_backend import OpenCompilers
-from aotc.pipeline.cached_tasks import OnDone
+from aotc.pipeline.build_options import Tuning
 from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.target_assembly import AssembledTarget, made_by
-from aotc.pipeline.task_progress import OnStage
-from aotc.pipeline.user_processes import OnOutput
+from aotc.pipeline.target_assembly import made_by
 from aotc_runtime.formats.safetensors_reader import Array, tensor_views
 from aotc_runtime.schema.bundle_manifest import (
     BuiltWith,
@@ -36,102 +29,6 @@ from aotc_runtime.schema.bundle_manifest import (
     engine_name,
 )
 from aotc_runtime.schema.manifest_labels import ExecutableKey
-
-type Assemble = Callable[[Target, Mapping[ExecutableKey, Executable]], AssembledTarget]
-"""Makes the parts of a target with these executables."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCompilation:
-    """A target as one engine compiles it; `backend` has a cache, to compile nothing twice."""
-
-    target: Target
-    jobs: Mapping[ExecutableKey, CompileJob]
-    backend: Backend
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The choice for a target.
-
-    `jobs` made the executables, each of which has the evidence for its choice; `choice` is that of
-    the engine, if there were several.
-    """
-
-    target: Target
-    jobs: Mapping[ExecutableKey, CompileJob]
-    executables: dict[ExecutableKey, Executable]
-    choice: EngineChoice | None
-
-
-type Objective = Literal["latency", "start", "memory"]
-
-
-class Tuner(Protocol):
-    """Whatever measures candidates on this host (`--tune`)."""
-
-    def untuned_targets(self, targets: Sequence[Target]) -> dict[str, str]:
-        """Return the targets that this host cannot run, and why.
-
-        Raises CompileError (AOTC-E911) if it can run none of them.
-        """
-
-    def precisions(
-        self, manifest: BuildManifest, options: BuildOptions
-    ) -> dict[str, ChosenPrecision]:
-        """Return the precisions of entry points whose evaluations have limits.
-
-        `options` are for trial builds. Raises BudgetExceededError (AOTC-E975) if no precision keeps
-        to the limits, and errors of builds.
-        """
-
-    def search(
-        self,
-        compilations: Sequence[EngineCompilation],
-        defaults: Mapping[ExecutableKey, Executable],
-        program: CapturedProgram,
-        scratch: Scratch,
-        assemble: Assemble,
-        objective: Objective,
-        *,
-        mixed: bool,
-        workers: int,
-        processes: Processes,
-        on_step: Callable[[int, int], None],
-    ) -> Best:
-        """Return the best executables of one target.
-
-        Args:
-            compilations: The target for each of its engines, in the order of its list.
-            defaults: The untuned executables of the first engine.
-            program: The captured program.
-            scratch: The build's scratch folder.
-            assemble: Makes the parts of a bundle from candidates.
-            objective: The measurement by which engines are compared.
-            mixed: Whether every executable has the engine that calls it fastest.
-            workers: Compilations at a time.
-            processes: Starts the measuring processes.
-            on_step: Called with the steps done, and the number of steps.
-
-        Raises CompileError: AOTC-E911 this host cannot run the target, E912 the process crashed.
-        """
-
-
-type Tuning = Tuner | Recorded
-
-
-class BuildOptions(TypedDict):
-    """The options of a build that trial builds have as well."""
-
-    targets: Sequence[str]
-    tuning: Tuning
-    jobs: int | None
-    cache: LocalStore | None
-    compilers: OpenCompilers
-    on_stage: OnStage
-    on_output: OnOutput
-    on_done: OnDone
-
 
 type ByEngine = Mapping[str, Mapping[str, Target]]
 """Targets as engines compile them that make single executables, by target and engine."""

@@ -167,6 +167,7 @@ def bundle_of(name: str, engines: Sequence[str]) -> tuple[Path, Path]:
     from aotc.bundle.trust.trust_text import policy_text
     from aotc.commands.tune.tuning_service import Measure
     from aotc.pipeline.build import build
+    from aotc.pipeline.build_options import BuildOptions
 
     given, signer = PROGRAMS[name].manifest, LocalSigner.ephemeral()
     folder = FOLDER / name
@@ -181,7 +182,7 @@ def bundle_of(name: str, engines: Sequence[str]) -> tuple[Path, Path]:
         manifest.write_text(re.sub(r"^targets = .*\n", target, text, count=1, flags=re.MULTILINE))
         stack.callback(manifest.unlink)
         tuning = Measure() if len(engines) > 1 else None
-        build(manifest, output=bundle, signer=signer, tuning=tuning)
+        build(manifest, bundle, BuildOptions(signer=signer, tuning=tuning))
     named = name if "\n" in given else Path(given).stem
     policy.write_text(policy_text(named, [signer.public_pem()]))
     return bundle, policy

@@ -26,6 +26,7 @@ from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoint_files import files_of
 from aotc.config.manifest_specs import WeightsSpec
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
 from tests.small_manifests import one_function
@@ -301,7 +302,7 @@ def test_a_bundle_is_built_of_one_and_built_again_from_the_cache(tmp_path: Path)
 
     def built() -> Built:
         cache = LocalStore(tmp_path / "cache", 10**9)
-        return build(tmp_path / "tree.toml", output=tmp_path / "tree.aotb", cache=cache)
+        return build(tmp_path / "tree.toml", tmp_path / "tree.aotb", BuildOptions(cache=cache))
 
     first = built()
     assert "checkpoint/_METADATA" in first.program.files

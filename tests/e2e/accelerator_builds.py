@@ -13,6 +13,7 @@ from aotc.commands.explain.representations import explain
 from aotc.compile.mlir.module_texts import Form
 from aotc.compile.target_files import list_targets, read_target
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.target_check import check_target
 from aotc_runtime.schema.bundle_manifest import BundleManifest, ParityNotRun
 from aotc_runtime.system.bundle_files import open_bundle
@@ -57,7 +58,7 @@ def require_compiled_for_only(name: str) -> None:
 
 
 def built(manifest: Path, output: Path, *targets: str) -> dict[str, BundleManifest]:
-    return build(manifest, output=output, targets=targets).bundle.manifests
+    return build(manifest, output, BuildOptions(targets=targets)).bundle.manifests
 
 
 def built_example(name: str, output: Path, targets: Sequence[str]) -> list[BundleManifest]:
@@ -76,7 +77,7 @@ def built_example(name: str, output: Path, targets: Sequence[str]) -> list[Bundl
 def digits_root(output: Path, targets: Sequence[str]) -> str:
     """The root digest of a build that finds nothing in a cache."""
     digits = ROOT / "manifests" / "digits.toml"
-    return build(digits, output=output, targets=targets, cache=None).bundle.root_digest
+    return build(digits, output, BuildOptions(targets=targets, cache=None)).bundle.root_digest
 
 
 def sharded(folder: Path, model: int, target: str) -> Path:
@@ -92,7 +93,7 @@ def sharded(folder: Path, model: int, target: str) -> Path:
 def built_twice(manifest: Path, folder: Path, target: str) -> BundleManifest:
     """Return what two builds make, the same bytes."""
     first, second = (
-        build(manifest, output=folder / f"{name}.aotb", targets=(target,)).bundle
+        build(manifest, folder / f"{name}.aotb", BuildOptions(targets=(target,))).bundle
         for name in ("first", "second")
     )
     assert first.root_digest == second.root_digest
@@ -115,7 +116,7 @@ def linear_algebra(folder: Path, decomposition: str, target: str) -> tuple[set[s
 
 def reviewed_example(name: str, path: Path, target: str) -> Review:
     """An example, built for a target and read."""
-    build(ROOT / "manifests" / f"{name}.toml", output=path, targets=[target])
+    build(ROOT / "manifests" / f"{name}.toml", path, BuildOptions(targets=[target]))
     return review(open_bundle(path), None, datetime.now(UTC))
 
 

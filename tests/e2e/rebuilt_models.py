@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
 from tests.conftest import manifest_of
@@ -27,7 +28,7 @@ class Rebuilt:
     def build(self) -> Built:
         """The bundle, from what the cache has."""
         cache, output = LocalStore(self._store, 10**9), self.file.with_suffix(".aotb")
-        return build(self._manifest, output=output, cache=cache)
+        return build(self._manifest, output, BuildOptions(cache=cache))
 
     def replace(self, path: Path, old: bytes, new: bytes) -> None:
         """Change bytes of a file that it has once."""

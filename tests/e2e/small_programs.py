@@ -5,6 +5,7 @@ from pathlib import Path
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 
 
 def build_signed(folder: Path, name: str, program: str, manifest: str) -> tuple[Path, Path]:
@@ -13,6 +14,6 @@ def build_signed(folder: Path, name: str, program: str, manifest: str) -> tuple[
     (folder / "manifest.toml").write_text(manifest)
     bundle, policy = folder / f"{name}.aotb", folder / "trust.toml"
     signer = LocalSigner.ephemeral()
-    build(folder / "manifest.toml", output=bundle, signer=signer)
+    build(folder / "manifest.toml", bundle, BuildOptions(signer=signer))
     policy.write_text(policy_text(name, [signer.public_pem()]))
     return bundle, policy

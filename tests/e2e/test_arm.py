@@ -15,6 +15,7 @@ from example_programs import EXAMPLES, require_same
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.engines.conftest import ENGINES, Other
 from tests.engines.test_graph_quantized import write_small
@@ -45,7 +46,7 @@ def arm_bundle(once: Once) -> Callable[[str], Bundle]:
             emulated.arm("max")
             signer = LocalSigner.ephemeral()
             output, manifest = folder / f"{name}.aotb", MANIFESTS / f"{name}.toml"
-            build(manifest, output=output, targets=[*ON], signer=signer)
+            build(manifest, output, BuildOptions(targets=[*ON], signer=signer))
             (folder / "trust.toml").write_text(policy_text(name, [signer.public_pem()]))
 
         folder = once(f"arm-{name}", fill)
@@ -123,7 +124,7 @@ def test_graphs_give_plain_jax_results(engine: Other, name: str, on: On, tmp_pat
         text = (MANIFESTS / f"{name}.toml").read_text()
         manifest.write_text(text.replace("targets = ", f"engines = [{engine.listed}]\ntargets = "))
     signer, bundle = LocalSigner.ephemeral(), (tmp_path / f"{name}.aotb", tmp_path / "trust.toml")
-    build(manifest, output=bundle[0], targets=targets, signer=signer)
+    build(manifest, bundle[0], BuildOptions(targets=targets, signer=signer))
     bundle[1].write_text(policy_text(name, [signer.public_pem()]))
     # The load calls every fixture, and compares.
     for target in targets:

@@ -27,6 +27,7 @@ from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline import asset_files
 from aotc.pipeline.asset_files import read_assets, with_card
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.parity_check import manifest_parts
 from aotc.report.inspect_report import bundle_report
 from aotc.report.report_text import print_bundle
@@ -83,7 +84,7 @@ def words(once: Once) -> Bundle:
     def fill(folder: Path) -> None:
         signer = LocalSigner.ephemeral()
         manifest, bill = write_project(folder), folder / "words.cdx.json"
-        build(manifest, output=folder / "words.aotb", signer=signer, sbom=bill)
+        build(manifest, folder / "words.aotb", BuildOptions(signer=signer, sbom=bill))
         (folder / "trust.toml").write_text(policy_text("words", [signer.public_pem()]))
 
     folder = once("words", fill)
@@ -223,7 +224,7 @@ def test_card_of_the_command_line_is_an_asset(tmp_path: Path) -> None:
 def test_card_that_is_no_file_is_refused(card: str, tmp_path: Path) -> None:
     manifest = write_project(tmp_path)
     with pytest.raises(BuildManifestError) as caught:
-        build(manifest, output=tmp_path / "x.aotb", card=tmp_path / card)
+        build(manifest, tmp_path / "x.aotb", BuildOptions(card=tmp_path / card))
     (finding,) = caught.value.findings
     assert (finding.code, finding.where) == ("AOTC-E817", "--card")
     assert not (tmp_path / "x.aotb").exists()

@@ -16,6 +16,7 @@ from aotc.compile.compiler_protocol import Backend
 from aotc.compile.compiler_registry import backend_for
 from aotc.pipeline import cached_backend
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Done, Kind
 from tests.conftest import manifest_of
@@ -60,10 +61,12 @@ class Project:
     def build(self, *targets: str, cached: bool = True, **options: Any) -> Built:
         return build(
             self.root / "two.toml",
-            targets=targets,
-            output=self.root / "two.aotb",
-            cache=LocalStore(self.store.folder, 10**9) if cached else None,
-            **{"on_done": print, **options},
+            self.root / "two.aotb",
+            BuildOptions(
+                targets=targets,
+                cache=LocalStore(self.store.folder, 10**9) if cached else None,
+                **{"on_done": print, **options},
+            ),
         )
 
 
@@ -382,7 +385,7 @@ def test_rename_is_seen(prepared: tuple[Project, Built], cache: LocalStore, tmp_
     )
 
     def built(manifest: Path) -> Built:
-        return build(manifest, output=tmp_path / "two.aotb", cache=cache)
+        return build(manifest, tmp_path / "two.aotb", BuildOptions(cache=cache))
 
     shutil.copytree(prepared[0].root, tmp_path / "here")
     built(tmp_path / "here" / "two.toml")

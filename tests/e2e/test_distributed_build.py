@@ -19,6 +19,7 @@ from aotc.base.errors import CompileError, UsageError
 from aotc.commands.dask.dask_cluster import connect
 from aotc.commands.dask.executor_option_service import on_executor
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.cached_backend import on_this_host
 from tests.refusals import error_of
 from tests.waiting import until
@@ -63,7 +64,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def built(project: Path, folder: Path, executor: Executor | None = None) -> Built:
     compilers = on_executor(executor) if executor else on_this_host
-    return build(project / "many.toml", output=folder / "many.aotb", compilers=compilers)
+    return build(project / "many.toml", folder / "many.aotb", BuildOptions(compilers=compilers))
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from aotc.cli.command_group import cli
 from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.pipeline import evaluation as module
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Done, Kind
 from aotc_runtime.base.digest import sha256
@@ -113,7 +114,7 @@ def built(
     (folder / "trust.toml").write_text(policy_text("scored", [signer.public_pem()]))
     output = folder / "scored.aotb"
     manifest = folder / "m.toml"
-    return build(manifest, output=output, signer=signer, jobs=1, targets=targets, **options)
+    return build(manifest, output, BuildOptions(signer=signer, jobs=1, targets=targets, **options))
 
 
 def recorded(made: Built, target: str = "cpu-x86-64-v3") -> Evaluation:

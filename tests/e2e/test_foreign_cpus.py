@@ -16,6 +16,7 @@ import pytest
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from tests.conftest import manifest_of
 
 pytestmark = [pytest.mark.foreign, pytest.mark.limit(3600)]
@@ -72,7 +73,7 @@ def bundles(qemu: Path, folder: Path) -> Bundles:
 
     def built(name: str, targets: Sequence[str]) -> Path:
         path = folder / f"{name}.aotb"
-        build(folder / "foreign.toml", output=path, targets=targets, signer=signer)
+        build(folder / "foreign.toml", path, BuildOptions(targets=targets, signer=signer))
         return path
 
     return Bundles(built("v3", [V3]), built("v4", [V4]), built("both", [V3, V4]), policy)

@@ -17,6 +17,7 @@ import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime import LoadedBundle
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
@@ -141,7 +142,7 @@ def test_sizes_answer_as_plain_jax(load: Load, program: Any, batch: int, seq: in
 def test_numbers_stay(name: str, built: Callable[[str], Bundle], once: Any, program: Any) -> None:
     def fill(folder: Path) -> None:
         manifest = GOLDEN / f"{name}.toml"
-        build(manifest, output=folder / f"{name}.aotb", signer=LocalSigner.ephemeral())
+        build(manifest, folder / f"{name}.aotb", BuildOptions(signer=LocalSigner.ephemeral()))
 
     fresh = built(name)[0] if name == "digits" else once(f"golden-{name}", fill) / f"{name}.aotb"
     golden = GOLDEN / f"{name}.aotb"

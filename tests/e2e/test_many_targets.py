@@ -17,6 +17,7 @@ from aotc.bundle.write.bundle_writer import Form
 from aotc.commands.compat.compat_matrix import matrix
 from aotc.commands.merge.merged_bundle import merge_bundles
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import examine, read_unverified
@@ -75,9 +76,9 @@ def build_apart_and_together(folder: Path) -> None:
     trust = folder / "trust.toml"
     trust.write_text(policy_text("small", [signer.public_pem()]))
     one, two, both, merged = (folder / f"{n}.aotb" for n in ("one", "two", "both", "merged"))
-    build(manifest, output=one, signer=signer)
-    build(manifest, output=two, targets=[V4], signer=signer)
-    build(manifest, output=both, targets=[V4, V3], signer=signer)
+    build(manifest, one, BuildOptions(signer=signer))
+    build(manifest, two, BuildOptions(targets=[V4], signer=signer))
+    build(manifest, both, BuildOptions(targets=[V4, V3], signer=signer))
     merge_bundles([two, one], merged, Form.ARCHIVE, read_policy(trust), signer, datetime.now(UTC))
 
 

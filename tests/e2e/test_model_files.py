@@ -16,6 +16,7 @@ from aotc.bundle.read.bundle_review import review
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime import LoadedBundle
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.bundle_files import open_bundle
@@ -60,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(folder: Path, name: str) -> tuple[Built, LoadedBundle]:
     """A build of a manifest of that name, and its bundle."""
     signer, bundle, policy = LocalSigner.ephemeral(), folder / f"{name}.aotb", folder / "trust.toml"
-    done = build(folder / f"{name}.toml", output=bundle, signer=signer)
+    done = build(folder / f"{name}.toml", bundle, BuildOptions(signer=signer))
     policy.write_text(policy_text(name, [signer.public_pem()]))
     return done, aotc_runtime.load(bundle, trust=policy)
 

@@ -31,7 +31,7 @@ from aotc.compile.target_files import builtin_folder
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.build_tuning import Tuning
+from aotc.pipeline.build_options import BuildOptions, Tuning
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
 from aotc_runtime.base.digest import sha256
@@ -160,11 +160,8 @@ def built(
     (folder / "trust.toml").write_text(policy_text("small", [signer.public_pem()]))
     return build(
         folder / "m.toml",
-        output=folder / "small.aotb",
-        signer=signer,
-        jobs=1,
-        cache=cache,
-        tuning=tuning,
+        folder / "small.aotb",
+        BuildOptions(signer=signer, jobs=1, cache=cache, tuning=tuning),
     )
 
 

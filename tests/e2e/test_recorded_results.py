@@ -15,6 +15,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.report.inspect_report import bundle_report
 from aotc.report.report_text import print_bundle
 from aotc_runtime.system.bundle_files import open_bundle
@@ -59,7 +60,7 @@ def built(folder: Path, off_by: float = 0.0) -> Built:
     np.savez(folder / "results.npz", **results)
     signer = LocalSigner.ephemeral()
     (folder / "trust.toml").write_text(policy_text("recorded", [signer.public_pem()]))
-    return build(folder / "program.toml", output=folder / "recorded.aotb", signer=signer)
+    return build(folder / "program.toml", folder / "recorded.aotb", BuildOptions(signer=signer))
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import pytest
 
 from aotc.base.errors import ParityError
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.cache.cache_store import LocalStore
 from tests.conftest import manifest_of
 
@@ -57,7 +58,9 @@ class Program:
             self._text = self._text.replace(before, after)
         (self._folder / "program.py").write_text(self._text)
         cache = LocalStore(self._folder / "cache", 10**9)
-        return build(self._folder / "keyed.toml", output=self._folder / "x.aotb", cache=cache)
+        return build(
+            self._folder / "keyed.toml", self._folder / "x.aotb", BuildOptions(cache=cache)
+        )
 
 
 def reasons(built: Built) -> tuple[str, ...]:

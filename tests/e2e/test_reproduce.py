@@ -20,6 +20,7 @@ from aotc.commands.reproduce.rebuilt_bundle import Install, reproduce
 from aotc.commands.reproduce.reproducibility_check import BuildAgain
 from aotc.pipeline import code_identity
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.report.inspect_report import bundle_report
 from aotc_runtime.base.digest import sha256
@@ -71,7 +72,9 @@ def built_and_signed(folder: Path, program: str) -> Path:
     (folder / "src" / "deep").mkdir(parents=True)
     (folder / "src" / "deep" / "small.py").write_text(program)
     (folder / "src" / "deep" / "small.toml").write_text(MANIFEST)
-    build(folder / "src" / "deep" / "small.toml", output=folder / "small.aotb", signer=SIGNER)
+    build(
+        folder / "src" / "deep" / "small.toml", folder / "small.aotb", BuildOptions(signer=SIGNER)
+    )
     return folder / "small.aotb"
 
 
@@ -197,7 +200,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Built
             patch.setenv(name, value)
         for _ in range(2):
             manifest = folder / "src" / "small.toml"
-            builds.append(build(manifest, output=bundle, signer=SIGNER, cache=cache))
+            builds.append(build(manifest, bundle, BuildOptions(signer=SIGNER, cache=cache)))
             statements.extend(s for s in envelopes(bundle) if "slsa" in s["predicateType"])
     return bundle, builds, statements
 
@@ -289,7 +292,7 @@ def test_sources_elsewhere_are_recorded(tmp_path: Path, monkeypatch: pytest.Monk
     (project / "deploy" / "small.toml").write_text(MANIFEST)
     monkeypatch.setenv("PYTHONPATH", str(project / "src"))
     bundle = tmp_path / "small.aotb"
-    build(project / "deploy" / "small.toml", output=bundle, signer=SIGNER)
+    build(project / "deploy" / "small.toml", bundle, BuildOptions(signer=SIGNER))
     shutil.copytree(project, clone)
     monkeypatch.setenv("PYTHONPATH", str(clone / "src"))
     assert set(reproduce(bundle, clone, policy=POLICY).recipe.files) == {"small.py", "sizes.txt"}
@@ -360,7 +363,7 @@ def test_two_builds_that_differ_write_nothing(copy: Path, monkeypatch: pytest.Mo
         again.check(parts)
 
     with pytest.raises(ReproducibilityError) as caught:
-        build(manifest, output=output, before_packing=check)
+        build(manifest, output, BuildOptions(before_packing=check))
     assert caught.value.findings[0].where.startswith("weights:")
     assert not output.exists()
 

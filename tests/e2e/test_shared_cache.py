@@ -14,6 +14,7 @@ from aotc.bundle.sign.signer import LocalSigner, generate_key_pair
 from aotc.cli.command_group import cli
 from aotc.commands.remote_cache.remote_cache_service import share
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.verification.public_keys import load_public_key
 from tests.small_manifests import one_function
@@ -60,8 +61,8 @@ def built(project: Path, folder: Path, url: str, *, by: LocalSigner | None = Non
     trusted = {OURS.key_id: load_public_key(OURS.public_pem(), "", "")}
     return build(
         project / "shared.toml",
-        output=folder / "shared.aotb",
-        cache=share(LocalStore(folder / "cache", 10**9), url, by, trusted),
+        folder / "shared.aotb",
+        BuildOptions(cache=share(LocalStore(folder / "cache", 10**9), url, by, trusted)),
     )
 
 

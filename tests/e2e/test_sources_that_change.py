@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 from aotc.base.errors import CaptureError
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.base.digest import sha256
 from tests.conftest import manifest_of
 from tests.waiting import until
@@ -66,7 +67,7 @@ def built(project: Path, change: str) -> Built:
     """Return what comes of a program that does something whenever it is traced."""
     (project / "program.py").write_text(PROGRAM.replace("CHANGE", change))
     signer = LocalSigner.ephemeral()
-    return build(project / "changing.toml", output=project / "changing.aotb", signer=signer)
+    return build(project / "changing.toml", project / "changing.aotb", BuildOptions(signer=signer))
 
 
 def test_provenance_names_the_weights_that_are_in_the_bundle(project: Path) -> None:
@@ -155,7 +156,7 @@ if (HERE / "captured").exists():
             (project / "captured").touch()
 
     with pytest.raises(CaptureError) as refused:
-        build(project / "changing.toml", output=project / "changing.aotb", on_stage=begun)
+        build(project / "changing.toml", project / "changing.aotb", BuildOptions(on_stage=begun))
     assert {f.code for f in refused.value.findings} == {"AOTC-E820"}
 
 
@@ -168,6 +169,6 @@ def test_a_manifest_that_changes_after_it_was_read_is_refused(project: Path) -> 
             manifest.write_text(MANIFEST.replace("profiles = [4]", "profiles = [2, 4]"))
 
     with pytest.raises(CaptureError) as refused:
-        build(manifest, output=project / "changing.aotb", on_stage=begun)
+        build(manifest, project / "changing.aotb", BuildOptions(on_stage=begun))
     assert [(f.code, f.where) for f in refused.value.findings] == [("AOTC-E840", "changing.toml")]
     assert not (project / "changing.aotb").exists()

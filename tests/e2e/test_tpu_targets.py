@@ -17,6 +17,7 @@ from aotc.compile.target_files import read_target
 from aotc.engines.tpu import tpu_wheels
 from aotc.engines.tpu.tpu_compiler import TpuBackend
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.target_check import check_target
 from aotc_runtime.schema.bundle_manifest import ParityNotRun
 from aotc_runtime.schema.served_kernels import is_tpu_call
@@ -154,7 +155,9 @@ def kernels(folder: Path, program: str) -> Path:
 
 def test_a_kernel_of_pallas_is_compiled_with_recorded_results(tmp_path: Path) -> None:
     one, other = (
-        build(kernels(tmp_path / name, program), output=tmp_path / f"{name}.aotb", cache=None)
+        build(
+            kernels(tmp_path / name, program), tmp_path / f"{name}.aotb", BuildOptions(cache=None)
+        )
         for name, program in (("one", PALLAS), ("other", f"# a line\n{PALLAS}"))
     )
     assert one.bundle.root_digest == other.bundle.root_digest

@@ -18,7 +18,7 @@ from aotc.compile.xla.xla_compiler import XlaBackend
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.build_tuning import Tuning
+from aotc.pipeline.build_options import BuildOptions, Tuning
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Done, Kind
 from aotc_runtime.base.errors import Finding
@@ -71,9 +71,8 @@ class Place:
     def again(self, name: str, tuning: Tuning | None) -> Built:
         return build(
             self.folder / "manifest.toml",
-            output=self.folder / f"{name}.aotb",
-            signer=self.signer,
-            tuning=tuning,
+            self.folder / f"{name}.aotb",
+            BuildOptions(signer=self.signer, tuning=tuning),
         )
 
     def recorded(self) -> Recorded:
@@ -99,7 +98,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     (folder / "targets" / "few.toml").write_text(named + FEW_CANDIDATES)
     signer = LocalSigner.ephemeral()
     output = folder / "tuned.aotb"
-    built = build(folder / "manifest.toml", output=output, signer=signer, tuning=Measure())
+    built = build(folder / "manifest.toml", output, BuildOptions(signer=signer, tuning=Measure()))
     return Place(folder, signer, built)
 
 
@@ -224,10 +223,12 @@ def test_compiled_candidates_come_from_the_cache(place: Place, tmp_path: Path) -
     def tuned(tuning: Tuning | None) -> list[Done]:
         built = build(
             place.folder / "manifest.toml",
-            output=tmp_path / "tuned.aotb",
-            tuning=tuning,
-            cache=LocalStore(tmp_path / "cache", 10**9),
-            on_stage=lambda *stage: shown.append(stage),
+            tmp_path / "tuned.aotb",
+            BuildOptions(
+                tuning=tuning,
+                cache=LocalStore(tmp_path / "cache", 10**9),
+                on_stage=lambda *stage: shown.append(stage),
+            ),
         )
         return [done for done in built.tasks if done.task.kind is Kind.EXECUTABLE]
 

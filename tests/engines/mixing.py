@@ -7,6 +7,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.config.tuning_file import Recorded, TunedExecutable, TunedTarget, TuningFile
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.schema.bundle_manifest import (
     XLA,
     BundleManifest,
@@ -77,10 +78,10 @@ def make_mixed(
     for engine in (XLA, other):
         single = manifest.with_name(f"{engine}.toml")
         single.write_text(text.replace(f'["{XLA}", "{other}"]', f'["{engine}"]'), encoding="utf-8")
-        built[engine] = build(single, output=folder / f"{engine}.aotb", signer=signer)
+        built[engine] = build(single, folder / f"{engine}.aotb", BuildOptions(signer=signer))
         assert engine_name(built[engine].bundle.manifests[TARGET].target) == engine
     choice = {"predict[batch=1]": XLA, "predict[batch=4]": other, "step": XLA}
     recorded = tuning(built, XLA, choice)
-    mixed = build(manifest, output=folder / "mixed.aotb", signer=signer, tuning=recorded)
+    mixed = build(manifest, folder / "mixed.aotb", BuildOptions(signer=signer, tuning=recorded))
     (folder / "trust.toml").write_text(policy_text("sums", [signer.public_pem()]))
     return mixed, recorded

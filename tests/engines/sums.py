@@ -14,6 +14,7 @@ import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.base.errors import Finding
 from tests.hostile import tampering
 
@@ -123,7 +124,7 @@ def make(folder: Path, manifest: Path) -> Built:
     """sums.aotb with trust.toml in a folder."""
     signer = LocalSigner.ephemeral()
     (folder / "trust.toml").write_text(policy_text("sums", [signer.public_pem()]))
-    return build(manifest, output=folder / "sums.aotb", signer=signer)
+    return build(manifest, folder / "sums.aotb", BuildOptions(signer=signer))
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:

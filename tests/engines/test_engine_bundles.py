@@ -17,6 +17,7 @@ from aotc.base.evidence import Evidence
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.check import parity_process
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import Finding
 from tests.conftest import manifest_of
@@ -302,7 +303,7 @@ def test_arrays_are_unchanged_even_if_one_is_a_result(other: Other, tmp_path: Pa
     (tmp_path / "same.toml").write_text(SAME_MANIFEST.replace("ENGINES", other.listed))
     signer = LocalSigner.ephemeral()
     bundle = tmp_path / "same.aotb"
-    build(tmp_path / "same.toml", output=bundle, signer=signer)
+    build(tmp_path / "same.toml", bundle, BuildOptions(signer=signer))
     with aotc_runtime.load(bundle, trust=policy_for(signer, name="same")) as loaded:
         number, row = np.array(2.5, np.float32), np.arange(4, dtype=np.float32)
         given, kept, same = loaded["same"](row, number)

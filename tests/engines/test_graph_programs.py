@@ -11,6 +11,7 @@ import pytest
 import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from tests.conftest import MANIFESTS
 from tests.engines.conftest import ENGINES, Other
 from tests.hostile.tampering import policy_for
@@ -45,7 +46,7 @@ def test_program_is_built_verified_and_loaded(engine: Other, name: str, tmp_path
     text = text.replace("\n\n", f"{engines}\n", 1) if "\n\n" in text else text
     (tmp_path / f"{name}.toml").write_text(text)
     signer, bundle = LocalSigner.ephemeral(), tmp_path / f"{name}.aotb"
-    built = build(tmp_path / f"{name}.toml", output=bundle, signer=signer)
+    built = build(tmp_path / f"{name}.toml", bundle, BuildOptions(signer=signer))
     (manifest,) = built.bundle.manifests.values()
     assert manifest.target.platform == engine.name
     entry_point = manifest.entry_points[sorted(manifest.entry_points)[-1]]

@@ -26,6 +26,7 @@ from aotc.compile.xla.native_target import describe_native
 from aotc.engines.onnx_graphs.graph_compiler import VNNI
 from aotc.engines.onnx_graphs.graph_job import Job
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.bundle_files import open_bundle
 from scripts.search.engine_calls import Case, Loaded, Lowered
@@ -510,7 +511,7 @@ def write_small(folder: Path, **keys: str) -> Path:
 
 def _small(folder: Path, **keys: str) -> tuple[Built, LocalSigner]:
     manifest, signer = write_small(folder, **keys), LocalSigner.ephemeral()
-    return build(manifest, output=folder / "small.aotb", signer=signer), signer
+    return build(manifest, folder / "small.aotb", BuildOptions(signer=signer)), signer
 
 
 NOTES = {

@@ -9,6 +9,7 @@ import pytest
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.engines.iree.iree_names import DRIVERS, LOCAL_SYNC, LOCAL_TASK
 from tests.conftest import Once, manifest_of
 from tests.hostile.tampering import in_memory, take_apart
@@ -137,7 +138,7 @@ def bundle(once: Once) -> Path:
         (folder / "threads.toml").write_text(MANIFEST)
         signer = LocalSigner.ephemeral()
         (folder / "trust.toml").write_text(policy_text("threads", [signer.public_pem()]))
-        build(folder / "threads.toml", output=folder / "threads.aotb", signer=signer)
+        build(folder / "threads.toml", folder / "threads.aotb", BuildOptions(signer=signer))
 
     return once("iree-threads", fill)
 

@@ -11,7 +11,7 @@ from aotc.commands.tune.tuning_service import Measure
 from aotc.compile.target_files import builtin_folder
 from aotc.engines.iree.iree_compiler import IreeBackend
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.build_tuning import Tuning
+from aotc.pipeline.build_options import BuildOptions, Tuning
 from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, Tuned
 from tests.unit.commands.tune.test_tuning_variants import HOST
 
@@ -46,9 +46,8 @@ xla_backend_optimization_level = "2"
 def make(folder: Path, name: str, tuning: Tuning) -> Built:
     return build(
         folder / "scaled.toml",
-        output=folder / f"{name}.aotb",
-        signer=LocalSigner.ephemeral(),
-        tuning=tuning,
+        folder / f"{name}.aotb",
+        BuildOptions(signer=LocalSigner.ephemeral(), tuning=tuning),
     )
 
 

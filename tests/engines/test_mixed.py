@@ -18,6 +18,7 @@ from aotc.commands.certify.certify_bundle import targets_run_by
 from aotc.commands.tune.tuning_service import Measure
 from aotc.config import tuning_file
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.report.inspect_report import manifest_report
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import AotcError, BundleFormatError
@@ -168,7 +169,9 @@ def test_the_same_choices_give_the_same_bytes(mixed: Path, other: Other, tmp_pat
     recorded = tuning_file.read(mixed / "tuning.json")
     manifest = sums.write(tmp_path / "elsewhere", f'"xla", {other.listed}')
     again = build(
-        manifest, output=tmp_path / "again.aotb", signer=LocalSigner.ephemeral(), tuning=recorded
+        manifest,
+        tmp_path / "again.aotb",
+        BuildOptions(signer=LocalSigner.ephemeral(), tuning=recorded),
     )
     with load(mixed) as loaded:
         assert loaded.root_digest == again.bundle.root_digest
@@ -178,7 +181,7 @@ def test_the_same_choices_give_the_same_bytes(mixed: Path, other: Other, tmp_pat
 def test_file_of_an_unlisted_engine_is_refused(mixed: Path, tmp_path: Path) -> None:
     recorded = tuning_file.read(mixed / "tuning.json")
     with pytest.raises(UsageError) as caught:
-        build(sums.write(tmp_path, '"xla"'), output=tmp_path / "no.aotb", tuning=recorded)
+        build(sums.write(tmp_path, '"xla"'), tmp_path / "no.aotb", BuildOptions(tuning=recorded))
     assert caught.value.code == "AOTC-E031"
 
 
@@ -186,7 +189,7 @@ def test_measuring_takes_the_best_engine_for_each_executable(other: Other, tmp_p
     path = sums.write(tmp_path, f'"xla", {other.listed}')
     path.write_text(path.read_text() + "\n[tune]\nmixed = true\n")
     built = build(
-        path, output=tmp_path / "sums.aotb", signer=LocalSigner.ephemeral(), tuning=Measure()
+        path, tmp_path / "sums.aotb", BuildOptions(signer=LocalSigner.ephemeral(), tuning=Measure())
     )
     manifest = built.bundle.manifests[TARGET]
     records = [p for each in manifest.entry_points.values() for p in each.profiles]

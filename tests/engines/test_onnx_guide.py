@@ -13,6 +13,7 @@ import pytest
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from tests.conftest import MANIFESTS, ROOT, Once
 from tests.documented import code_of, in_shell
 
@@ -52,7 +53,7 @@ def folder(once: Once, tmp_path: Path) -> Path:
         manifest = folder / "digits.toml"
         manifest.write_text(text.replace("targets = ", 'engines = ["onnxruntime"]\ntargets = '))
         signer = LocalSigner.ephemeral()
-        build(manifest, output=folder / "digits.aotb", signer=signer)
+        build(manifest, folder / "digits.aotb", BuildOptions(signer=signer))
         (folder / "trust.toml").write_text(policy_text("digits", [signer.public_pem()]))
 
     built = once("onnx-digits", fill)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from tests.engines.mixing import make_mixed
 from tests.engines.sums import write
 
@@ -25,7 +26,7 @@ OTHER = "iree"
 def make(names: Sequence[str], signer: LocalSigner) -> None:
     """Build bundles of these manifests of this folder."""
     for name in names:
-        build(GOLDEN / f"{name}.toml", output=GOLDEN / f"{name}.aotb", signer=signer)
+        build(GOLDEN / f"{name}.toml", GOLDEN / f"{name}.aotb", BuildOptions(signer=signer))
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def main() -> None:
         make(names, signer)
         (GOLDEN / f"{names[0]}.pub").write_text(signer.public_pem(), encoding="utf-8")
         return
-    build(ROOT / "manifests" / "digits.toml", output=GOLDEN / "digits.aotb", signer=signer)
+    build(ROOT / "manifests" / "digits.toml", GOLDEN / "digits.aotb", BuildOptions(signer=signer))
     make(("finite", "layers", "sizes", "trees"), signer)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -12,6 +12,7 @@ import pytest
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.policy_reader import read_policy
@@ -66,7 +67,7 @@ def attacked(engine: str, once: Once, request: pytest.FixtureRequest) -> Bundle:
         text = (MANIFESTS / "digits.toml").read_text()
         text = text.replace("targets = ", f'engines = ["{engine}"]\ntargets = ')
         (folder / "digits.toml").write_text(text)
-        build(folder / "digits.toml", output=folder / "digits.aotb", signer=signer)
+        build(folder / "digits.toml", folder / "digits.aotb", BuildOptions(signer=signer))
         (folder / "trust.toml").write_text(policy_text("digits", [signer.public_pem()]))
 
     folder = once(f"digits-{engine}", fill)

@@ -26,6 +26,7 @@ from aotc.commands.import_tensorflow.tensorflow_import import import_signature
 from aotc.commands.init.drafting_process import draft_manifest
 from aotc.commands.init.init_request import Job, Request
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.base.errors import AotcError
 from tests.conftest import manifest_of
 from tests.refusals import error_of
@@ -181,7 +182,7 @@ def test_good_file_is_built_by_processes_that_cannot_read_the_key(tmp_path: Path
     pair = generate_key_pair(tmp_path / "release", None)
     signer = load_signer(pair.private, None)
     manifest = written(tmp_path, GOOD)
-    made = build(manifest, output=tmp_path / "it.aotb", signer=signer)
+    made = build(manifest, tmp_path / "it.aotb", BuildOptions(signer=signer))
     assert made.attestation is not None
     names = {line.partition(":")[0] for line in made.isolation}
     assert names == {"files", "limits", "network", "privileges"}
@@ -209,7 +210,7 @@ def test_weights_files_hide_the_key(weights: str, is_kept_apart: bool, tmp_path:
     more = WITH_WEIGHTS.format(weights=weights)
     manifest = written(tmp_path, bytes(made.serialize()), "it.jax", more)
     signer = load_signer(generate_key_pair(tmp_path / "release", None).private, None)
-    told = build(manifest, output=tmp_path / "it.aotb", signer=signer).isolation
+    told = build(manifest, tmp_path / "it.aotb", BuildOptions(signer=signer)).isolation
     assert any("no keys are read" in line for line in told) == is_kept_apart
     assert any("with functions of the manifest" in line for line in told) != is_kept_apart
 

@@ -25,6 +25,7 @@ from aotc.bundle.trust.trust_text import policy_text
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.frontends.stablehlo.stablehlo_frontend import StablehloFrontend
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 
 CHECKOUT = os.environ.get("AOTC_STABLEHLO", "")
 ONLY = os.environ.get("STABLEHLO", "")
@@ -221,7 +222,7 @@ def test_modules_give_in_the_production_loader_what_they_expect(
         np.savez(tmp_path / f"{name}.npz", **given)
     (tmp_path / "x.toml").write_text("\n".join(manifest(names)))
     signer = LocalSigner.ephemeral()
-    build(tmp_path / "x.toml", output=tmp_path / "x.aotb", signer=signer)
+    build(tmp_path / "x.toml", tmp_path / "x.aotb", BuildOptions(signer=signer))
     (tmp_path / "trust.toml").write_text(policy_text("testdata", [signer.public_pem()]))
     wrong = {}
     with aotc_runtime.load(tmp_path / "x.aotb", trust=tmp_path / "trust.toml") as loaded:

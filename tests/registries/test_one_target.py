@@ -13,6 +13,7 @@ import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.__main__ import main
 from aotc_runtime.base.errors import RegistryError, ResourceError, TrustError
 from aotc_runtime.formats.oci_layout import INDEX_TYPE, WEIGHTS_TYPE
@@ -36,7 +37,7 @@ def two(once: Once) -> Bundle:
     def fill(folder: Path) -> None:
         signer = LocalSigner.ephemeral()
         output = folder / "two.aotb"
-        build(MANIFESTS / "digits.toml", output=output, targets=TARGETS, signer=signer)
+        build(MANIFESTS / "digits.toml", output, BuildOptions(targets=TARGETS, signer=signer))
         (folder / "trust.toml").write_text(policy_text("digits", [signer.public_pem()]), "utf-8")
 
     folder = once("two-targets", fill)

@@ -162,17 +162,17 @@ class BuildAgain:
         Raises ReproducibilityError (AOTC-E940), and what a build raises.
         """
         from aotc.pipeline.build import build
+        from aotc.pipeline.build_options import BuildOptions
 
         renew()
+        options = BuildOptions(
+            targets=self.targets,
+            jobs=1 if self.jobs != 1 else 2,
+            tuning=self.tuning,
+            card=self.card,
+        )
         with scratch_folder() as folder:
-            second = build(
-                self.manifest,
-                output=folder / "again.aotb",
-                targets=self.targets,
-                jobs=1 if self.jobs != 1 else 2,
-                tuning=self.tuning,
-                card=self.card,
-            )
+            second = build(self.manifest, folder / "again.aotb", options)
             first = assemble(parts)
             if second.bundle.root_digest == first.root.digest:
                 return

@@ -15,6 +15,7 @@ from aotc.base.errors import BudgetExceededError, refusal
 from aotc.base.workers import worker_environment, worker_parent
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
+from aotc.bundle.write.bundle_writer import Form
 from aotc.commands.tune.precision_worker import Job
 from aotc.commands.tune.tuning_choice import choose, summarize
 from aotc.commands.tune.tuning_evidence import evidence
@@ -23,8 +24,8 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.config.precision_specs import FLOAT32, ChosenPrecision
 from aotc.pipeline import user_processes
 from aotc.pipeline.build import build, resolve
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.build_stages import open_run, source_of
-from aotc.pipeline.build_tuning import BuildOptions
 from aotc.pipeline.cached_tasks import Kind
 from aotc.pipeline.scratch_folder import scratch_folder
 from aotc.pipeline.user_processes import Child
@@ -118,10 +119,9 @@ class _Search:
 
 def _control(manifest: BuildManifest, options: BuildOptions) -> dict[str, Controlled]:
     """Capture the program with the chosen precisions, and control their accuracy."""
-    request = resolve(manifest, options["targets"], options["tuning"], keep_going=False)
-    opening = (options["compilers"], options["on_stage"], options["on_output"], options["on_done"])
-    with open_run(request, options["cache"], options["jobs"], *opening) as run:
-        source, on_output = source_of(run), options["on_output"]
+    request = resolve(manifest, replace(options, keep_going=False))
+    with open_run(request, options) as run:
+        source, on_output = source_of(run), options.on_output
         user_processes.capture(
             source, run.tasks, run.workers, _ignore, run.on_stage, on_output, run.failures
         )
@@ -139,6 +139,15 @@ def _measure(
 ) -> None:
     """Build a bundle for each place of the lists, and call all bundles in turns."""
     signer, policy = LocalSigner.ephemeral(), folder / "trust.toml"
+    trial = replace(
+        options,
+        form=Form.ARCHIVE,
+        signer=signer,
+        keep_going=False,
+        save_tuning=None,
+        sbom=None,
+        before_packing=None,
+    )
     bundles: dict[int, Path] = {}
     for place in range(max(len(each.names) for each in searches.values())):
         waiting = [each for each in searches.values() if each.is_possible(place)]
@@ -147,7 +156,7 @@ def _measure(
             continue
         try:
             output = folder / f"{place}.aotb"
-            build(manifest.path, output=output, signer=signer, precisions=asked, **options)
+            build(manifest.path, output, replace(trial, precisions=asked))
             bundles[place] = output
         except BudgetExceededError as error:
             finding = error.findings[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aotc.base.evidence import EngineChoice, Figure, LeftOutEngine, MeasuredEngine, SizeFigure
 from aotc.commands.tune.tuning_choice import MARGIN, Measured, choose, summarize
-from aotc.pipeline.build_tuning import Objective
+from aotc.pipeline.build_options import Objective
 from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, MeasuredCandidate, TuningCandidate
 
 

@@ -24,7 +24,7 @@ from aotc.commands.tune.tuning_evidence import EngineRounds, engine_choice, evid
 from aotc.commands.tune.tuning_messages import FULL, Effort
 from aotc.commands.tune.tuning_variants import candidates_for, cannot_run
 from aotc.compile.compiler_protocol import DEFAULT, Candidate
-from aotc.pipeline import build_tuning
+from aotc.pipeline import build_options, build_tuning
 from aotc.pipeline.parity_check import pack_temporary
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.task_pool import Workers
@@ -38,7 +38,7 @@ class _Engine:
 
     name: str
     prefix: str
-    compilation: build_tuning.EngineCompilation
+    compilation: build_options.EngineCompilation
 
     @property
     def default(self) -> str:
@@ -79,20 +79,20 @@ class _Findings:
 
 
 def search(
-    compilations: Sequence[build_tuning.EngineCompilation],
+    compilations: Sequence[build_options.EngineCompilation],
     defaults: Mapping[ExecutableKey, Executable],
     program: CapturedProgram,
     scratch: Scratch,
-    assemble: build_tuning.Assemble,
-    objective: build_tuning.Objective,
+    assemble: build_options.Assemble,
+    objective: build_options.Objective,
     *,
     mixed: bool,
     workers: int,
     processes: Processes,
     on_step: Callable[[int, int], None],
     effort: Effort = FULL,
-) -> build_tuning.Best:
-    """Return the best executables of one target: `aotc.pipeline.build_tuning.Tuner.search`."""
+) -> build_options.Best:
+    """Return the best executables of one target: `aotc.pipeline.build_options.Tuner.search`."""
     weights = build_tuning.WeightFiles(scratch, program.weights)
     names = [engine_name(each.target) for each in compilations]
     engines = [
@@ -129,7 +129,7 @@ def search(
         for key in tries
     }
     jobs = {key: each.engine.compilation.jobs[key] for key, each in taken.items()}
-    return build_tuning.Best(_target(engines, executables), jobs, executables, choice)
+    return build_options.Best(_target(engines, executables), jobs, executables, choice)
 
 
 def _target(engines: Sequence[_Engine], executables: Mapping[ExecutableKey, Executable]) -> Target:
@@ -267,7 +267,7 @@ def _without_default(
 class _Measuring:
     """Needs of measuring: a bundle's parts, the build's folder, and processes."""
 
-    assemble: build_tuning.Assemble
+    assemble: build_options.Assemble
     folder: Path
     processes: Processes
     effort: Effort

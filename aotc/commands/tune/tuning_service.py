@@ -14,8 +14,8 @@ from aotc.commands.tune.tuning_variants import cannot_run, unsuited
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.precision_specs import ChosenPrecision
-from aotc.pipeline.build import Built
-from aotc.pipeline.build_tuning import Best, BuildOptions
+from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import Best, BuildOptions
 from aotc_runtime.schema.bundle_manifest import Target
 
 PART = 0.3
@@ -57,7 +57,7 @@ class Measure:
     brief = Brief
 
     @staticmethod
-    def automatic(manifest: Path, build: Callable[..., Built]) -> Built:
+    def automatic(manifest: Path, output: Path | None, options: BuildOptions) -> Built:
         """Build with the choices in the file beside a manifest, or measure briefly and write it."""
         file = manifest.with_suffix(".tuning.json")
         note = f"measured briefly; {file} has the choices and repeats them"
@@ -65,13 +65,14 @@ class Measure:
             recorded = tuning_file.read(file)
             try:
                 if recorded.file.executables:
-                    return build(tuning=recorded)
+                    return build(manifest, output, replace(options, tuning=recorded))
             except UsageError as error:
                 if error.code != OTHER_SOURCES:
                     raise
                 found = error.findings[0]
                 note += f", in place of those for {found.found}"
-        built = build(tuning=Brief(), save_tuning=file)
+        measuring = replace(options, tuning=Brief(), save_tuning=file)
+        built = build(manifest, output, measuring)
         return replace(built, notes=(*built.notes, note))
 
     def untuned_targets(self, targets: Sequence[Target]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aotc.pipeline.build_tuning import Tuning
+    from aotc.pipeline.build_options import Tuning
 
 
 def prepare(
@@ -19,10 +19,11 @@ def prepare(
     from aotc.bundle.sign.signer import LocalSigner
     from aotc.bundle.trust.trust_text import policy_text
     from aotc.pipeline.build import build
+    from aotc.pipeline.build_options import BuildOptions
 
     signer = LocalSigner.ephemeral()
     bundle = case / f"{name}.aotb"
-    build(case / "program" / manifest, output=bundle, signer=signer, tuning=tuning)
+    build(case / "program" / manifest, bundle, BuildOptions(signer=signer, tuning=tuning))
     (case / f"{name}.trust.toml").write_text(policy_text("*", [signer.public_pem()]))
     return [bundle]
 

@@ -10,6 +10,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.check import parity_process
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
@@ -55,7 +56,7 @@ def test_a_target_that_this_host_cannot_run_is_recorded_as_not_run(tmp_path: Pat
     odd = target.replace('"64bit",', '"64bit", "fma4", "amx-tile",').replace("-v4", "-odd", 1)
     (tmp_path / "odd.toml").write_text(odd)
     output = tmp_path / "program.aotb"
-    build(manifest, output=output, targets=["cpu-x86-64-v3", "./odd.toml"])
+    build(manifest, output, BuildOptions(targets=["cpu-x86-64-v3", "./odd.toml"]))
     manifests = read_unverified(open_bundle(output))[0].manifests
     ran = manifests["cpu-x86-64-v3"].entry_points["f"].profiles[0].parity
     assert ran == ParityRan(max_abs="0.0", max_rel="0.0", ulp_max=0, elements=64, worst=ran.worst)

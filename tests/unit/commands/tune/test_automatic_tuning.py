@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from aotc.base.errors import UsageError, refusal
-from aotc.commands.tune import tuning_worker
+from aotc.commands.tune import tuning_service, tuning_worker
 from aotc.commands.tune.tuning_messages import FULL, Effort, Job, Unfit
 from aotc.commands.tune.tuning_service import Brief, Measure
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.pipeline.build import Built
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.schema.bundle_manifest import Tuned
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
@@ -66,15 +67,27 @@ class Building:
     """Stands for a build: what it was called with, and the errors of a recorded choice."""
 
     def __init__(self, error: UsageError | None = None) -> None:
-        self.calls: list[dict[str, Any]] = []
+        self.calls: list[BuildOptions] = []
         self._error = error
 
-    def __call__(self, **options: Any) -> Built:
+    def __call__(self, manifest: Path, output: Path | None, options: BuildOptions) -> Built:
         self.calls.append(options)
-        if self._error is not None and isinstance(options["tuning"], Recorded):
+        if self._error is not None and isinstance(options.tuning, Recorded):
             raise self._error
         empty: Any = None
         return Built(*[empty] * 6, (), *[empty] * 3, (), "")  # type: ignore[arg-type]
+
+
+type Automatic = Callable[[Building], Built]
+
+
+@pytest.fixture
+def automatic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Automatic:
+    def run(build: Building) -> Built:
+        monkeypatch.setattr(tuning_service, "build", build)
+        return Measure.automatic(tmp_path / "m.toml", None, BuildOptions())
+
+    return run
 
 
 def saved(path: Path, *, empty: bool = False) -> None:
@@ -84,36 +97,40 @@ def saved(path: Path, *, empty: bool = False) -> None:
     path.write_bytes(tuning_file.encode(file))
 
 
-def test_a_first_build_measures_briefly_and_writes_its_choices(tmp_path: Path) -> None:
+def test_a_first_build_measures_briefly_and_writes_its_choices(
+    automatic: Automatic, tmp_path: Path
+) -> None:
     build = Building()
-    built = Measure.automatic(tmp_path / "m.toml", build)
+    built = automatic(build)
     (call,) = build.calls
-    assert isinstance(call["tuning"], Brief) and call["save_tuning"] == tmp_path / "m.tuning.json"
+    assert isinstance(call.tuning, Brief) and call.save_tuning == tmp_path / "m.tuning.json"
     assert built.notes[-1].startswith("measured briefly; ")
 
 
-def test_a_later_build_repeats_the_choices(tmp_path: Path) -> None:
+def test_a_later_build_repeats_the_choices(automatic: Automatic, tmp_path: Path) -> None:
     saved(tmp_path / "m.tuning.json")
     build = Building()
-    assert Measure.automatic(tmp_path / "m.toml", build).notes == ()
+    assert automatic(build).notes == ()
     (call,) = build.calls
-    assert isinstance(call["tuning"], Recorded) and "save_tuning" not in call
+    assert isinstance(call.tuning, Recorded) and call.save_tuning is None
 
 
-def test_choices_that_do_not_fit_are_measured_again_with_a_note(tmp_path: Path) -> None:
+def test_choices_that_do_not_fit_are_measured_again_with_a_note(
+    automatic: Automatic, tmp_path: Path
+) -> None:
     saved(tmp_path / "m.tuning.json")
     build = Building(UsageError(*refusal("AOTC-E031", "m", "another program").findings))
-    built = Measure.automatic(tmp_path / "m.toml", build)
-    assert [type(call["tuning"]) for call in build.calls] == [Recorded, Brief]
+    built = automatic(build)
+    assert [type(call.tuning) for call in build.calls] == [Recorded, Brief]
     assert built.notes[-1].endswith("in place of those for another program")
     with pytest.raises(UsageError, match="AOTC-E003"):
         other = UsageError(*refusal("AOTC-E003", "m", "").findings)
-        Measure.automatic(tmp_path / "m.toml", Building(other))
+        automatic(Building(other))
 
 
-def test_a_file_without_choices_is_no_choice(tmp_path: Path) -> None:
+def test_a_file_without_choices_is_no_choice(automatic: Automatic, tmp_path: Path) -> None:
     """A host that can run none of the targets writes such a file."""
     saved(tmp_path / "m.tuning.json", empty=True)
     build = Building()
-    Measure.automatic(tmp_path / "m.toml", build)
-    assert isinstance(build.calls[0]["tuning"], Brief)
+    automatic(build)
+    assert isinstance(build.calls[0].tuning, Brief)

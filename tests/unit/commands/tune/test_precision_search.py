@@ -13,7 +13,7 @@ from aotc.commands.tune.precision_search import choose_precisions
 from aotc.commands.tune.tuning_messages import Controlled
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.precision_specs import ChosenPrecision
-from aotc.pipeline.build_tuning import BuildOptions
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, MeasuredCandidate
 
 MANIFEST = """schema = 1
@@ -47,9 +47,10 @@ class Attempts:
         name = manifest.chosen["f"].precision
         return {"f": Controlled("rmse", self.keep[name], 0.1, 0.5)} if name in self.keep else {}
 
-    def build(self, path: Path, *, precisions: Mapping[str, ChosenPrecision], **_: Any) -> None:
-        self.built.append(precisions["f"])
-        if precisions["f"].precision == self.failing:
+    def build(self, path: Path, output: Path, options: BuildOptions) -> None:
+        chosen = (options.precisions or {})["f"]
+        self.built.append(chosen)
+        if chosen.precision == self.failing:
             raise refusal("AOTC-E975", "m.toml", "too much")
 
 
@@ -78,8 +79,7 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Search:
         monkeypatch.setattr(precision_search, "_control", attempts.control)
         monkeypatch.setattr(precision_search, "build", attempts.build)
         monkeypatch.setattr(precision_search.worker_parent, "run", run)
-        options: Any = {}
-        return choose_precisions(manifest, options)
+        return choose_precisions(manifest, BuildOptions())
 
     return searched
 

@@ -6,7 +6,8 @@ import pytest
 from aotc.base.evidence import MIXED, LeftOutEngine, MeasuredEngine
 from aotc.commands.tune.tuning_choice import MARGIN, Measured, best_of, choose, summarize, together
 from aotc.commands.tune.tuning_evidence import EngineRounds, engine_choice
-from aotc.pipeline.build_tuning import Objective, notes
+from aotc.pipeline.build_options import Objective
+from aotc.pipeline.build_tuning import notes
 
 
 def chosen(**relative: float) -> str:

@@ -8,6 +8,7 @@ from aotc.base.workers import worker_parent
 from aotc.check import parity_process
 from aotc.pipeline import parity_check, user_processes
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.cache.cache_store import LocalStore
 from tests.small_manifests import one_function
 
@@ -60,7 +61,9 @@ class Project:
 
     def build(self, cache: str) -> Built:
         store = LocalStore(self._caches / cache, 10**9)
-        return build(self.folder / "small.toml", output=self.folder / "small.aotb", cache=store)
+        return build(
+            self.folder / "small.toml", self.folder / "small.aotb", BuildOptions(cache=store)
+        )
 
     def start_anew(self) -> None:
         """Every process, from here on."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from aotc.pipeline.build import build
+from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.base.errors import AotcError, Finding
 from tests.small_manifests import one_function
 
@@ -32,8 +33,8 @@ def refused(folder: Path, *, init: str = "", body: str = "") -> tuple[Finding, s
     with pytest.raises(AotcError) as caught:
         build(
             folder / "program.toml",
-            output=folder / "program.aotb",
-            on_output=lambda process, text: printed.append((process, text)),
+            folder / "program.aotb",
+            BuildOptions(on_output=lambda process, text: printed.append((process, text))),
         )
     assert [process for process, _ in printed] in ([], ["capture"])
     (finding,) = caught.value.findings
@@ -79,9 +80,10 @@ def test_what_a_program_prints_is_no_progress(tmp_path: Path) -> None:
     printed: list[tuple[str, str]] = []
     build(
         tmp_path / "program.toml",
-        output=tmp_path / "program.aotb",
-        on_stage=lambda *stage: done.append(stage),
-        on_output=lambda *text: printed.append(text),
+        tmp_path / "program.aotb",
+        BuildOptions(
+            on_stage=lambda *stage: done.append(stage), on_output=lambda *text: printed.append(text)
+        ),
     )
     assert [stage for stage in done if stage[0] == "capture"] == [
         ("capture", 0, 1),
