@@ -50,9 +50,12 @@ bytecode: $(STAMP)
 	    { env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq $(T) > /dev/null; \
 	      touch $(VENV)/.collected; }
 
-# What is named runs whole; what is long (tests/conftest.py), `make test-long` runs otherwise.
-test: $(STAMP) ## Lint, then all tests that are not long (T=path for all of a part)
-	$(MAKE) --jobs 2 style types bytecode
+# What is named runs whole; what is long (tests/conftest.py), `make test-long` runs otherwise. Types
+# take a minute of one processor, and the first tests wait for others.
+test: style ## Lint, and all tests that are not long (T=path for all of a part)
+	$(MAKE) --jobs 2 types tested
+
+tested: bytecode
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(if $(filter tests,$(T)),-m 'not long') $(T)
 
 test-%: $(STAMP) ## Run a suite that needs more: `make suites` lists them
@@ -104,4 +107,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .nox
 
-.PHONY: help setup demo lint style types bytecode test suites fuzz mutate bench docs docs-serve constraints clean
+.PHONY: help setup demo lint style types bytecode test tested suites fuzz mutate bench docs docs-serve constraints clean

@@ -129,7 +129,7 @@ def _example(*given: str) -> Any:
 
 
 digits_bundle = _example("digits")
-lm_bundle = _example("lm", "lm/model.py", "\nLAYERS = 4\n", "\nLAYERS = 2\n")
+lm_bundle = _example("lm", "lm/model.py", "\nLAYERS = 4\n", "\nLAYERS = 1\n")
 train_bundle = _example("train")
 gp_bundle = _example("gp", "gp/model.py", "jax.lax.scan(try_start, nothing, starts)[0]", "nothing")
 encoder_bundle = _example("encoder", "encoder/model.py", "\nLAYERS = 2\n", "\nLAYERS = 1\n")

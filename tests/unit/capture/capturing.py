@@ -17,6 +17,14 @@ HEADER = manifest_of("""\
 name = "program"
 """)
 
+BOUND = """
+[entry_points.f]
+function = "program:f"
+bind = { params = "params" }
+inputs.x = { shape = [4], dtype = "float32" }
+
+[weights.params]
+"""
 ONE_INPUT = """
 [entry_points.f]
 function = "program:f"

@@ -3,19 +3,11 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from capturing import Capture, key_path
+from capturing import BOUND, Capture, key_path
 
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.check.trial_records import read_arrays
 
-BOUND = """
-[entry_points.f]
-function = "program:f"
-bind = { params = "params" }
-inputs.x = { shape = [4], dtype = "float32" }
-
-[weights.params]
-"""
 INIT = 'init = "program:init"\n'
 SOURCE = 'source = "params.safetensors"\n'
 F = "\ndef f(params, x): return x, jax.tree.leaves(params)\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from capturing import Capture
+from capturing import BOUND, Capture
 
 from aotc.base.errors import CaptureError
 from aotc.bundle.write.safetensors_writer import shards, write_tensors
@@ -183,16 +183,6 @@ def test_what_is_no_number_stays_so(tmp_path: Path, special: float) -> None:
 def test_a_number_that_a_cast_would_make_infinite_is_refused(tmp_path: Path) -> None:
     files = {"model.safetensors": write_tensors({"x": np.array([1.0, 7e4])}, where="test")}
     assert refused(tmp_path, files, dtype="float16") == "70000.0 in x of model/model.safetensors"
-
-
-BOUND = """
-[entry_points.f]
-function = "program:f"
-bind = { params = "params" }
-inputs.x = { shape = [4], dtype = "float32" }
-
-[weights.params]
-"""
 
 
 def test_a_build_manifest_can_ask_for_all_of_it(capture: Capture) -> None:

@@ -1,7 +1,6 @@
 """Weights in .npz files: the arrays that numpy reads, and nothing that is none."""
 
 import io
-import os
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -92,17 +91,13 @@ def compressed(path: Path) -> None:
     np.savez_compressed(path, w=np.ones(100))
 
 
-def truncated(path: Path) -> None:
-    os.truncate(path, path.stat().st_size - 30)
-
-
 def spoiled(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[data.index(b"\x00\x00\x80?")] ^= 1
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("spoil", [compressed, truncated, spoiled])
+@pytest.mark.parametrize("spoil", [compressed, spoiled])
 def test_damaged_or_compressed_file_fails(spoil: Callable[[Path], None], tmp_path: Path) -> None:
     np.savez(tmp_path / "w.npz", w=np.ones(100, np.float32))
     spoil(tmp_path / "w.npz")

@@ -8,15 +8,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jaxlib.mlir import ir
 
 from aotc.bundle.write.bundle_writer import Blob
 from aotc.capture import jax_private
-from aotc.capture.float64_module import NotInterpretedError, interpreted, widened
+from aotc.capture.float64_module import (
+    NotInterpretedError,
+    NotWidenedError,
+    interpreted,
+    widened,
+)
 from aotc.capture.portable_stablehlo import portable
+from aotc.compile.mlir import mlir_context
 from aotc_runtime.engines.device_features import SymbolicModule
 from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.engine_registry import start
 from aotc_runtime.engines.xla.xla_cpu_device import Processor
+from tests.refusals import error_of
 
 X = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
 
@@ -86,6 +94,28 @@ def test_widened_is_the_same(function: Callable[..., Any], argument: Any, apart:
         np.testing.assert_allclose(one, _widely(plain), rtol=0, atol=apart)
 
 
+@pytest.mark.parametrize(
+    ("value", "type_", "why"),
+    [
+        ("after_all", "!stablehlo.token", ""),
+        ("tuple %a", "tuple<tensor<f32>>", ""),
+        ("constant dense<[(0.0, 1.0), (1.0, 0.0)]>", "tensor<2xcomplex<f64>>", ""),
+        ("constant dense<(0.0, 1.0)>", "tensor<complex<f32>>", "a constant of complex numbers"),
+        ("constant dense<[1.0, 2.0]>", "tensor<2xbf16>", "a constant of tensor<2xbf16>"),
+    ],
+)
+def test_what_is_not_widened_says_why(value: str, type_: str, why: str) -> None:
+    inner = f"%0 = stablehlo.{value} : {type_}\n return %0 : {type_}"
+    text = f"func.func public @main(%a: tensor<f32>) -> {type_} {{ {inner} }}"
+    with mlir_context.new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        artifact = jax_private.serialize_portable(module, mlir_context.stablehlo_version())
+    if why:
+        assert str(error_of(NotWidenedError, widened, artifact)) == why
+    else:
+        assert widened(artifact)
+
+
 def test_widened_constants_are_those_of_float32() -> None:
     found, _ = _computed(_mean, np.zeros((1, 1), np.float32))
     assert found.item() == -float(np.float32(0.1))
@@ -124,7 +154,7 @@ def test_interpreted_says_what_it_does_not_take() -> None:
     "function",
     [
         lambda x: x @ x.T,
-        lambda x: x.sum(0),
+        lambda x: x.sum(0) + (x == x.max(0)).sum(0),  # what is no sum of numbers stays exact
         lambda x: jnp.cumsum(x, 1),
         lambda x: lax.conv(x[None, None], x[None, None, :3, :3], (1, 1), "SAME"),
         lambda x: lax.scan(lambda held, row: (held + row.mean(), row @ x.T), 0.0, x),

@@ -41,6 +41,10 @@ def test_a_file_that_begins_otherwise_is_refused() -> None:
         for name, data in members().items():
             file.writestr(f"tied/{name}", data)
     assert code(made.getvalue()) == "AOTC-E843"
+    short = b"PK\x03\x04" + bytes(8) + b"PK\x05\x06\0"
+    assert error_of(Damaged, model_archive.read_archive, short).found == "another kind of file"
+    cut = zipped(members())[:-1]
+    assert "truncated" in error_of(Damaged, model_archive.read_archive, cut).found
 
 
 def test_entries_that_nobody_counts_are_refused() -> None:

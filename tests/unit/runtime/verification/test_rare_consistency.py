@@ -6,18 +6,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc_runtime.schema.bundle_manifest import BundleManifest, Evaluation, WeightSet
+from aotc_runtime.schema.bundle_manifest import BundleManifest, Evaluation, ProfileRecord, WeightSet
 from aotc_runtime.verification.host_compatibility import wanted_of
 from aotc_runtime.verification.manifest_consistency import check_consistency
 from aotc_runtime.verification.policy_rules import accepted, check_engines
 from aotc_runtime.verification.rare_consistency import (
+    check_assets,
     check_evaluations,
     check_mesh,
     check_mixed,
     check_packed,
+    check_precisions,
 )
 
 from ..samples import DOCUMENT, PROFILE, REF, manifest
+from .test_compatibility import NEEDS_IREE
 
 MESH = {
     "axes": [{"name": "data", "size": 2}, {"name": "model", "size": 3}],
@@ -125,19 +128,12 @@ def test_there_are_no_shardings_without_a_mesh() -> None:
 
 type Document = dict[str, Any]
 
-NEEDS = {
-    "kinds": ["local-sync"],
-    "memory_bytes": 0,
-    "plugin": "iree-base-runtime",
-    "accepts_plugin": ["3.13.0"],
-}
-
 
 def document() -> Document:
     """One profile by XLA, the other by IREE."""
     made = copy.deepcopy(DOCUMENT)
     made["requires"]["custom_call_targets"] = []
-    made["requires"]["engines"] = {"iree": NEEDS}
+    made["requires"]["engines"] = {"iree": NEEDS_IREE}
     small = {**PROFILE, "sizes": {"batch": 1}, "input_shapes": [[1, 3]], "output_shapes": [[1]]}
     made["entry_points"]["predict"]["profiles"] = [{**small, "platform": "iree"}, {**PROFILE}]
     return made
@@ -163,7 +159,7 @@ def test_engines_that_are_used_and_listed_are_no_contradiction() -> None:
 
 
 FIRST, SECOND = (f"entry_points.predict.profiles.{number}.platform" for number in (0, 1))
-BY_IREE = {"target.platform": "iree", "requires.platform": "iree", "requires.device": NEEDS}
+BY_IREE = {"target.platform": "iree", "requires.platform": "iree", "requires.device": NEEDS_IREE}
 TPU = {"family": "tpu", "topology": "v5e:1x1", "kinds": ["TPU v5e"]}
 
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
@@ -174,15 +170,15 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "the target's for nothing": ({SECOND: "iree"}, "an executable for cpu"),
     "the target's own twice": (BY_IREE, "each engine once"),
     "two devices of one engine": (
-        {"requires.engines.iree-vulkan": NEEDS, SECOND: "iree-vulkan"},
+        {"requires.engines.iree-vulkan": NEEDS_IREE, SECOND: "iree-vulkan"},
         "each engine once",
     ),
     "an accelerator of XLA's": (
-        {"requires.engines.cuda": NEEDS, SECOND: "cuda"},
+        {"requires.engines.cuda": NEEDS_IREE, SECOND: "cuda"},
         "XLA as the target's own engine",
     ),
     "XLA beside another": (
-        {**BY_IREE, "requires.engines": {"cpu": NEEDS}, FIRST: "cpu"},
+        {**BY_IREE, "requires.engines": {"cpu": NEEDS_IREE}, FIRST: "cpu"},
         "XLA as the target's own engine",
     ),
     "custom calls": (
@@ -199,7 +195,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
             "target.platform": "tpu",
             "requires.platform": "tpu",
             "target.device": TPU,
-            "requires.device": {**NEEDS, "plugin": "libtpu"},
+            "requires.device": {**NEEDS_IREE, "plugin": "libtpu"},
         },
         "one processor, where engines are several",
     ),
@@ -306,6 +302,13 @@ def test_packed_weights_are_bytes_of_a_later_format(dtype: str, version: str, fo
     del weights["tensors"][1]["packed"]
     set_ = msgspec.convert(weights, WeightSet)
     assert [f.where for f in check_packed(set_, version, "m")] == ["m w"] * found
+
+
+def test_one_file_is_an_asset_and_a_profile_may_state_no_precision() -> None:
+    asset = {"kind": "file", "files": {"a": REF}}
+    sound = manifest(format_version="1.1", assets={"a": asset})
+    assert [*check_assets(sound, "m")] == []
+    assert [*check_precisions([msgspec.convert(PROFILE, ProfileRecord)], sound, "m")] == []
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,11 @@ def test_each_signature_is_judged_by_itself_in_the_order_of_the_envelope() -> No
     assert makers(opened(*pairs)) == [("x", TWO.key_id), ("x", ""), ("x", ONE.key_id)]
 
 
+def test_an_envelope_may_have_as_many_signatures_as_the_limit() -> None:
+    pairs = [("", bytes([number])) for number in range(limits.SIGNATURES_MAX)]
+    assert len(opened(*pairs).signatures) == limits.SIGNATURES_MAX
+
+
 @pytest.mark.parametrize("spare", [0, -1])
 def test_as_much_is_tried_as_the_limit_says(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
     message = authenticated(b"payload")

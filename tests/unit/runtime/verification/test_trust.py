@@ -292,6 +292,13 @@ def test_problem_is_placed(change: dict[str, Any], where: str, expected: str, fo
     assert finding.expected.startswith(expected)
 
 
+def test_what_is_no_policy_is_told_once() -> None:
+    other, close = {"entry_points": {}, "targets": []}, {**POLICY, "nam": "x"}
+    del close["name"]
+    for document, found in ([1], "[1]"), (other, "a build manifest"), (close, "an unknown key"):
+        assert [each.found for each in policy_problems(document, "p")] == [found]
+
+
 def test_lines_and_words_that_come_close_are_told(tmp_path: Path) -> None:
     text = """name = "digits"
 threshold = 1
