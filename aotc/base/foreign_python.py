@@ -33,6 +33,8 @@ TEXT_BYTES_MAX = 2**20
 
 LINES_SHOWN = 8
 
+TRACEBACK = "Traceback (most recent call last):"
+
 
 class _Confined(Struct, frozen=True):
     """The limits of a script's process, and the files that it must not read."""
@@ -96,8 +98,11 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
         status = status or 1
     if status or not (folder / script.result).exists():
         found, hint = quoted(describe_status(status), said[-LINES_SHOWN:]), script.hint
-        if said and said[-1].startswith(("ImportError:", "ModuleNotFoundError:")):
-            found = said[-1]
+        if TRACEBACK in said:  # whose frames are the script's and the framework's
+            last = len(said) - said[::-1].index(TRACEBACK)
+            raised = [line for line in said[last:] if not line.startswith(" ")][:LINES_SHOWN]
+            found = quoted(raised[0], raised[1:]) if raised else found
+            hint = hint if "ImportError" in found or "ModuleNotFoundError" in found else ""
         if status == -signal.SIGXCPU:
             found = f"more than {limits.seconds} s"
             hint = f"set {SECONDS_VARIABLE} if it needs longer"

@@ -177,6 +177,7 @@ def open_models(
             opened[name] = open_file(
                 spec.source, spec.signature, where, manifest.enable_x64, scratch
             )
+            opened[name] = replace(opened[name], model=_named(opened[name].model, spec))
             model = opened[name].model
             entry_points[name] = _Completing(name, spec, model, manifest).completed(spec.source)
         except AotcError as error:
@@ -189,6 +190,15 @@ def open_models(
     weights = _weights(opened, manifest)
     sets = {**manifest.weights, **{name: WeightsSpec() for name in weights}}
     return Models(replace(manifest, weights=sets), opened, weights, tuple(found))
+
+
+def _named(model: Model, spec: EntryPointSpec) -> Model:
+    """Return a model with the names of the manifest, where it has `past_0_1` for "past/0/1"."""
+    nested = {e.name: e.name.replace("/", "_") for e in model.inputs if e.initial is None}
+    if spec.inputs.keys().isdisjoint(flat for name, flat in nested.items() if flat != name):
+        return model
+    inputs = tuple(replace(each, name=nested.get(each.name, each.name)) for each in model.inputs)
+    return replace(model, inputs=inputs)
 
 
 def open_file(

@@ -5,7 +5,7 @@ anew.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401  registers operators
@@ -279,6 +279,26 @@ class Daily(nn.Module):
         }
 
 
+class Pair(NamedTuple):
+    logits: torch.Tensor
+    pooled: torch.Tensor
+
+
+torch.utils._pytree._register_namedtuple(Pair, serialized_type_name="aotc.Pair")
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(
+        self, batch: dict[str, torch.Tensor], scale: list[torch.Tensor], *, past: tuple[Any, ...]
+    ) -> Pair:
+        logits = self.layer(batch["image"] + past[0]) * scale[0] + batch["mask"][:, None]
+        return Pair(logits, logits.mean(0))
+
+
 def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
 
@@ -326,6 +346,8 @@ def main(folder: Path) -> None:
     given = torch.randn(8, 2), torch.randn(3, 2), torch.randn(4, 2)
     other = torch.randn(12, 2), torch.randn(5, 2), torch.randn(6, 2)
     write("related", Related(), *given, dynamic=({0: 4 * n}, {0: m}, {0: m + 1}), other=other)
+    nested = {"image": torch.randn(3, 4), "mask": torch.rand(3)}, [torch.rand(1)]
+    write("nested", Nested(), *nested, kwargs={"past": (torch.randn(4),)})
     write("low", Low().bfloat16(), torch.randn(3, 4).bfloat16())
     torch.set_grad_enabled(True)
     write("no_grad", NoGrad(), torch.randn(2, 3), gradients=True)

@@ -118,19 +118,20 @@ def _torch(path: str) -> tuple[str, Run]:
         node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
     }
     user = [each.arg for each in signature.input_specs if each.kind == InputKind.USER_INPUT]
+    paths = _input_paths(program, pytree, len(user))
 
-    def tensor(name: str, given: Arrays) -> Any:
-        if name not in given:
-            raise Refused(f"no array for the input {name}, but {', '.join(sorted(given))}")
-        array, dtype = np.array(given[name]), values[name].dtype
+    def tensor(name: str, path: str, given: Arrays) -> Any:
+        if not {name, path} & given.keys():
+            raise Refused(f"no array for the input {path}, but {', '.join(sorted(given))}")
+        array, dtype = np.array(given[name if name in given else path]), values[name].dtype
         if array.dtype.kind == "V":  # two bytes of bfloat16, which numpy does not know
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(array).to(dtype)
 
     def run(given: Arrays) -> Arrays:
         flat = [
-            each.value if isinstance(each, ConstantArgument) else tensor(each.name, given)
-            for each in user
+            each.value if isinstance(each, ConstantArgument) else tensor(each.name, path, given)
+            for each, path in zip(user, paths, strict=True)
         ]
         args, kwargs = pytree.tree_unflatten(flat, program.call_spec.in_spec)
         with torch.no_grad():
@@ -143,6 +144,18 @@ def _torch(path: str) -> tuple[str, Run]:
         }
 
     return f"torch {torch.__version__}", run
+
+
+def _input_paths(program: Any, pytree: Any, count: int) -> list[str]:
+    """Return the paths of inputs below the names of arguments, such as "past/0/1"."""
+    named = getattr(program.module_call_graph[0].signature, "forward_arg_names", None) or []
+    called = pytree.tree_unflatten([*range(count)], program.call_spec.in_spec)
+    leaves, _ = pytree.tree_flatten_with_path(called)
+    steps = [[_step(key) for key in where] for where, _ in leaves]
+    return [
+        "/".join([named[int(first)] if kind == "0" and named else first, *below])
+        for kind, first, *below in steps
+    ]
 
 
 def _register_named_tuples(path: str, pytree: Any) -> None:

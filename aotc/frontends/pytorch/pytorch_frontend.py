@@ -1,6 +1,7 @@
 """`.pt2` files: the entry point of `aotc.frontends` for PyTorch."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from aotc.frontends.pytorch import torch_graph_checks, torch_states
 from aotc.frontends.pytorch.torch_bindings import Bindings, bind
 from aotc.frontends.pytorch.torch_interpreter import Function, function_of
 from aotc.frontends.pytorch.torch_plan import Plan, plan
-from aotc.frontends.pytorch.torch_results import read_structure
+from aotc.frontends.pytorch.torch_results import input_paths, read_structure
 from aotc.frontends.pytorch.torch_schema import MAJOR, Program, Range, TensorMeta, Versions, decode
 from aotc.frontends.pytorch.torch_symbols import described, evaluate, solved, symbol_of, symbols_in
 
@@ -89,6 +90,8 @@ def _model(file: ModelFile, archive: Archive, model: str, program: Program) -> M
         raise_if(found)  # their bytes are pickles, which says less about the cause
     bindings = bind(file, archive, model, signature, made, changes)
     raise_if([*found, *bindings.found])
+    paths = _paths(program, bindings)
+    bindings.inputs = [(replace(g, name=paths.get(g.name, g.name)), m) for g, m in bindings.inputs]
     return Model(
         function=_function(file.text, made, bindings, results, changes),
         inputs=tuple(given for given, _ in bindings.inputs),
@@ -131,6 +134,21 @@ def _results(program: Program, made: Plan) -> Any:
         raise Damaged("the call of the model itself", "none")
     named = program.graph_module.treespec_namedtuple_fields
     return read_structure(calls[0].signature.out_spec, results, named)
+
+
+def _paths(program: Program, bindings: Bindings) -> dict[str, str]:
+    """Return the paths of nested inputs by name; none where calls change what callers pass."""
+    module = program.graph_module
+    given = [spec.user_input for spec in module.signature.input_specs]
+    kinds = [each.arg.only() for each in given if hasattr(each, "arg")]
+    names = [value.name if kind == "tensor" else None for kind, value in kinds]
+    call = module.module_call_graph[0].signature
+    changed = [each for each, _ in bindings.inputs if each.changes and each.initial is None]
+    if call is None or changed:
+        return {}
+    paths = input_paths(call, names, module.treespec_namedtuple_fields)
+    firsts = {path.partition("/")[0] for path in paths.values()}
+    return {} if bindings.state in firsts else paths
 
 
 def _ranges(

@@ -1,4 +1,4 @@
-"""The structure that a model returns: torch's pytrees, of which jax has most."""
+"""Structures that a model takes and returns: torch's pytrees, of which jax has most."""
 
 import json
 from collections import namedtuple
@@ -8,8 +8,9 @@ from typing import Any
 
 import jax
 
+from aotc.capture import jax_trees
 from aotc.capture.model_files.model_archive import Damaged
-from aotc.frontends.pytorch.torch_schema import NamedTupleFields, TreeSpec, decode
+from aotc.frontends.pytorch.torch_schema import CallSignature, NamedTupleFields, TreeSpec, decode
 
 DEPTH_MAX = 64
 
@@ -19,12 +20,31 @@ def read_structure(text: str, results: Sequence[int], named: Mapping[str, NamedT
 
     Raises Damaged if it has another number of leaves.
     """
-    _, spec = decode(text.encode(), tuple[int, TreeSpec], "the structure of the results")
+    _, spec = decode(text.encode(), tuple[int, TreeSpec], "the structure of a call")
     numbers = count()
     made = _structure(spec, named, 0, numbers)
     if (found := next(numbers)) != len(results):
         raise Damaged(f"a structure of {len(results)} results", f"one of {found}")
     return jax.tree.map(lambda number: results[number], made)
+
+
+def input_paths(
+    call: CallSignature, names: Sequence[str | None], fields: Mapping[str, NamedTupleFields]
+) -> dict[str, str]:
+    """Return the paths of inputs in nested arguments, such as "past/0/1", by the graph's names.
+
+    `names` has None for inputs that are numbers. The graph's names are made of the paths; nothing
+    is returned where one is not, or where the file has no names of arguments.
+    """
+    try:
+        args, kwargs = read_structure(call.in_spec, range(len(names)), fields)
+        called = dict(zip(call.forward_arg_names or (), args, strict=False)) | kwargs
+    except (Damaged, TypeError, ValueError):
+        return {}
+    leaves = [(names[number], path) for path, number in jax_trees.leaf_paths(called)]
+    found = {name: path for name, path in leaves if name is not None and "/" in path}
+    fits = all(path.replace("/", "_").lower() == name.lower() for name, path in found.items())
+    return found if fits and len({*found.values()}) == len(found) else {}
 
 
 def _structure(

@@ -192,6 +192,8 @@ class Signature(Struct, frozen=True):
 
 class CallSignature(Struct, frozen=True):
     out_spec: str
+    in_spec: str = ""
+    forward_arg_names: tuple[str, ...] | None = None
 
 
 class ModuleCall(Struct, frozen=True):

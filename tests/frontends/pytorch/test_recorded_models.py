@@ -10,6 +10,7 @@ import pytest
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.commands.record_expected.recording_process import record
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
+from tests.conftest import manifest_of
 from tests.frontends.pytorch.recorded import FOLDER, apart, named
 from tests.frontends.pytorch.steps import follow
 
@@ -63,6 +64,28 @@ def test_calls_change_a_model_as_they_change_torchs(name: str) -> None:
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
 PYTHON = FOLDER.parent / "venv" / "bin" / "python"
+
+
+@pytest.mark.skipif(not PYTHON.exists(), reason="run make test-torch")
+def test_a_named_tuple_is_recorded_for_nested_inputs(tmp_path: Path) -> None:
+    path = MANIFESTS.parent / "tests/unit/frontends/pytorch/files/nested.pt2"
+    stored, names = np.load(path.with_suffix(".npz")), ("batch/image", "batch/mask", "scale/0")
+    np.savez(tmp_path / "in.npz", **dict(zip((*names, "past/0"), stored.values(), strict=False)))
+    (tmp_path / "net.toml").write_text(
+        manifest_of(f"""
+name = "net"
+[entry_points.net]
+source = "{path}"
+inputs.batch = {{ image = {{ shape = [3, 4] }}, mask = {{ shape = [3] }} }}
+inputs.scale = [{{ shape = [1] }}]
+inputs.past = [{{ shape = [4] }}]
+fixtures.file = "in.npz"
+""")
+    )
+    recorded = record(tmp_path / "net.toml", None, PYTHON)
+    assert recorded.arrays.keys() == {"logits", "pooled"}
+    for array, key in zip(recorded.arrays.values(), ("out/0", "out/1"), strict=True):
+        np.testing.assert_allclose(array, stored[key], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="run make test-torch")

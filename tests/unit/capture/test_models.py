@@ -245,6 +245,23 @@ def test_sizes_of_a_torch_file_are_told_in_the_words_of_the_manifest(
     assert ("torch.export.Dim(min=1, max=9)" in refusal.hint) == (new == "[1, 9]")
 
 
+FLAT = """
+[entry_points.f]
+source = "nested.pt2"
+inputs.batch_image = { shape = [3, 4] }
+inputs.batch_mask = { shape = [3] }
+inputs.scale_0 = { shape = [1] }
+inputs.past_0 = { shape = [4] }
+"""
+
+
+def test_nested_inputs_of_a_torch_file_may_be_flat(capture: Capture) -> None:
+    path = Path(__file__).parents[1] / "frontends/pytorch/files/nested.pt2"
+    captured = capture("", FLAT, files={path.name: path.read_bytes()}).f
+    found = [each.path for each in captured.inputs]
+    assert sorted(found) == ["batch_image", "batch_mask", "past_0", "scale_0"]
+
+
 def test_framework_results_are_kept_by_profile(capture: Capture, files: dict[str, bytes]) -> None:
     x = np.ones((8, 4), np.float32)
     recorded = {"y[n=2]": (x[:2] @ W).astype(np.float64), "y[n=8]": x @ W}

@@ -1,5 +1,6 @@
 """Small models that torch wrote, read and run without torch, against what torch returned."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from aotc.base.errors import CaptureError
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile
 from aotc.frontends.pytorch.operators import FAMILIES
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
+from aotc.frontends.pytorch.torch_results import input_paths
+from aotc.frontends.pytorch.torch_schema import CallSignature
 from tests.frontends.pytorch.recorded import apart, named
 from tests.refusals import error_of
 
@@ -46,7 +49,7 @@ def call(model: Model, name: str, suffix: str = "") -> float:
     "name",
     [
         *("convolutions", "convolutions.decomposed", "tied", "recurrent", "branch", "writes"),
-        *("sizes", "mean", "no_grad", "quantized", "daily", "related"),
+        *("sizes", "mean", "no_grad", "quantized", "daily", "related", "nested"),
     ],
 )
 def test_a_model_returns_what_torch_returned(name: str) -> None:
@@ -86,6 +89,31 @@ def test_names_are_those_of_the_state_dict_and_of_the_results() -> None:
     } | {"norm.running_mean", "norm.running_var"}, "num_batches_tracked is not used"
     assert [each.name for each in model.inputs] == ["image"]
     assert model.producer["framework"] == "PyTorch"
+    nested = ["batch/image", "batch/mask", "scale/0", "past/0"]
+    assert [each.name for each in read("nested").inputs] == nested
+
+
+@pytest.mark.parametrize(
+    ("keys", "arguments", "found"),
+    [
+        (["a", "b"], ["x"], {"x_a": "x/a", "x_b": "x/b"}),
+        (["b", "a"], ["x"], {}),
+        (["a", "b"], ["y"], {}),
+        (["a", "b"], None, {}),
+        (["a"], ["x"], {}),
+    ],
+    ids=["named", "other order", "other argument", "no names", "other structure"],
+)
+def test_nested_inputs_have_paths_that_fit_the_graphs_names(
+    keys: list[str], arguments: list[str] | None, found: dict[str, str]
+) -> None:
+    leaf, kind = {"type": None, "context": None, "children_spec": []}, "builtins.dict"
+    given = {"type": kind, "context": json.dumps(keys), "children_spec": [leaf] * len(keys)}
+    args = {"type": "builtins.tuple", "context": "null", "children_spec": [given]}
+    kwargs = {"type": kind, "context": "[]", "children_spec": []}
+    spec = {"type": "builtins.tuple", "context": "null", "children_spec": [args, kwargs]}
+    call = CallSignature("", json.dumps([1, spec]), arguments and tuple(arguments))
+    assert input_paths(call, ["x_a", "x_b"], {}) == found
 
 
 def test_an_axis_that_varies_has_the_files_symbol_and_its_range() -> None:
