@@ -202,6 +202,7 @@ _LOWEST: Mapping[str, slice] = {
     **dict.fromkeys(("reduce_sum", "cumsum", "reduce_prod", "cumprod"), _ALL),
     "select_n": slice(1, None),
     "shift_left": _FIRST,
+    "scatter-add": slice(0, 3, 2),
 }
 """Operations whose lowest bits depend on the lowest ones of these operands alone."""
 
@@ -252,15 +253,16 @@ _MONOTONE: Mapping[str, Callable[..., float]] = {
 def _result(name: str, equation: Any, operands: Sequence[_Bounds]) -> _Bounds:
     """Return the bounds of an operation's results, whose dtype they may exceed."""
     parameters, (one, other, *_) = equation.params, (*operands, _UNKNOWN, _UNKNOWN)
-    is_integer = np.issubdtype(equation.outvars[0].aval.dtype, np.integer)
+    dtype = equation.outvars[0].aval.dtype
+    is_integer = np.issubdtype(dtype, np.integer)
     is_divided = other.low > 0 or other.high < 0
     if name in _MONOTONE:
         corners = product(*(each[:2] for each in operands))
         return _hull(*(_MONOTONE[name](*corner) for corner in corners))
     if name in _MOVES:
-        # jax fills with the smallest integer what an index out of bounds reads; a file's is within.
-        fill = parameters.get("fill_value") if name == "gather" else None
-        filled = [] if fill in (None, np.iinfo(np.int64).min) else [_of(fill)]
+        # What jax fills with by itself, an end of the dtype, no index of a file reads.
+        info, fill = np.iinfo(dtype if is_integer else int), parameters.get("fill_value")
+        filled = [] if fill in (None, info.min, info.max) else [_of(fill)]
         return _joined(*([each] for each in (*operands[_MOVES[name]], *filled)))[0]
     match name:
         case "select_n":
@@ -290,6 +292,9 @@ def _result(name: str, equation: Any, operands: Sequence[_Bounds]) -> _Bounds:
         case "reduce_sum":
             times = math.prod(equation.invars[0].aval.shape[axis] for axis in parameters["axes"])
             return _hull(*(_times(end, times) for end in one[:2]))
+        case "scatter-add":
+            ends = [_times(end, equation.invars[2].aval.size) for end in operands[2][:2]]
+            return _result("add", equation, [one, _hull(0, *ends)])
         case "reduce_prod" | "cumprod":
             most = max(one.size, 1) ** min(equation.invars[0].aval.size, 64)
             return _Bounds(0 if one.low >= 0 else -most, most)
