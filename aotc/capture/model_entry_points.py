@@ -163,7 +163,8 @@ class Models:
             scopes = next(filter(None, map(jax_private.scopes, chain)), ())
             lines = [line for scope in scopes for line in model.layers.get(scope, ())]
             place = ": ".join((file, *filter(None, scopes), *lines[:1]))
-            found = f"{place}: {chain[0].primitive.name} gives {low} to {high}"
+            name = chain[0].primitive.name if chain else "an input"
+            found = f"{place}: {name} gives {low} to {high}"
             yield finding("AOTC-E844", where, found, cause="integer-exceeds-32-bits")
 
     @contextmanager

@@ -53,7 +53,9 @@ def exceeding(
     `given` are inputs of a jaxpr with 64-bit types: arrays, bounds, or None for unknown ones.
     """
     walk = _Walk()
-    inputs = [_hull(*each) if isinstance(each, tuple) else _of(each) for each in given]
+    known = [_hull(*each) if isinstance(each, tuple) else _of(each) for each in given]
+    pairs = zip(jaxpr.invars, known, strict=True)
+    inputs = [walk.settled(variable.aval.dtype, bounds, ()) for variable, bounds in pairs]
     for variable, bounds in zip(jaxpr.outvars, walk.run(jaxpr, inputs), strict=True):
         walk.require(variable, bounds)
     return [*walk.found.values()]
@@ -87,13 +89,13 @@ class _Walk:
                     self.require(variable, operands[place])
             results = self._results(equation, operands)
             for variable, made in zip(equation.outvars, results, strict=True):
-                known[variable] = self._settled(variable.aval.dtype, made, operands)
+                known[variable] = self.settled(variable.aval.dtype, made, operands)
                 if not free:
                     self.require(variable, known[variable])
             self._outer = before
         return [*map(read, jaxpr.outvars)]
 
-    def _settled(self, dtype: Any, made: _Bounds, operands: Sequence[_Bounds]) -> _Bounds:
+    def settled(self, dtype: Any, made: _Bounds, operands: Sequence[_Bounds]) -> _Bounds:
         """Return the bounds of a result as its dtype has them."""
         if dtype == np.bool_ or not np.issubdtype(dtype, np.integer):
             return _Bounds(*made[:2])
