@@ -287,7 +287,7 @@ def results_by_profile(
                     f"{array.dtype.name}{list(array.shape)}",
                     cause="recorded-results-do-not-match-the-outputs",
                     expected=f"{spec.dtype.value}{list(shape)}",
-                    hint=_narrowed(array, spec.dtype),
+                    hint=narrowing_hint(array, spec.dtype),
                 )
             found[-1][spec.path] = np.ascontiguousarray(array).reshape(shape)
     return found
@@ -298,6 +298,15 @@ def typed(array: Array, dtype: DType) -> Array:
     wanted = jnp.dtype(dtype.value)
     is_raw = array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize
     return array.view(wanted) if is_raw and not array.dtype.fields else array
+
+
+def as_input(array: Array, dtype: DType) -> Array:
+    """Return an array of a file as an input, which may have fewer bits than a framework records."""
+    array = typed(array, dtype)
+    if array.dtype.kind not in "iu" or not narrowing_hint(array, dtype):
+        return array
+    narrow = array.astype(dtype.value)
+    return narrow if (narrow == array).all() else array
 
 
 def mask_and_length_arrays(
@@ -325,7 +334,7 @@ def _shape(leaf: InputLeaf, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape)
 
 
-def _narrowed(array: Array, dtype: DType) -> str | None:
+def narrowing_hint(array: Array, dtype: DType) -> str | None:
     """Return the hint for an array that differs from an input only by 64-bit types being off."""
     wide, narrow = array.dtype.name, dtype.value
     if array.dtype.kind not in "iufc" or wide == narrow:
@@ -351,11 +360,7 @@ def _cut(
         of_keys = f", data of {KEY_DTYPES[leaf.dtype]}{list(leaf.shape)}"
         leaf = InputLeaf((*leaf.shape, key_words(leaf.dtype)), DType.UINT32)
     assert isinstance(leaf.dtype, DType), "of keys, these are their data"
-    array = typed(array, leaf.dtype)
-    if array.dtype.kind in "iu" and _narrowed(array, leaf.dtype):
-        # A framework records integers with 64 bits; what 32 hold as well is the same input.
-        narrow = array.astype(leaf.dtype.value)
-        array = narrow if (narrow == array).all() else array
+    array = as_input(array, leaf.dtype)
     fits = array.dtype.name == leaf.dtype.value and array.ndim == len(leaf.shape)
     fits = fits and all(
         size > 0 if isinstance(axis, str) else size == axis
@@ -369,7 +374,7 @@ def _cut(
             expected=f"{leaf.dtype.value}{list(leaf.shape)}{of_keys}",
             hint="record `jax.random.key_data(keys)`"
             if of_keys
-            else _narrowed(array, leaf.dtype)
+            else narrowing_hint(array, leaf.dtype)
             or "record the array with the dtype and shape of the input",
         )
     for index, (axis, size) in enumerate(zip(leaf.shape, _shape(leaf, sizes), strict=True)):

@@ -11,15 +11,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+import jax
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
 
 from aotc.base.errors import finding, raise_if, refusal, shortened
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
 from aotc.capture import import_program, jax_private, jax_trees, line_coverage, trace_refusals
+from aotc.capture.call_arguments import FlatCall
 from aotc.capture.file_digests import read_source
 from aotc.capture.model_files.custom_call_checks import require_known_calls
-from aotc.capture.model_files.frontend_protocol import AxisNames, Model, ModelFile, ModelInput
+from aotc.capture.model_files.frontend_protocol import (
+    NARROWER,
+    AxisNames,
+    Model,
+    ModelFile,
+    ModelInput,
+)
 from aotc.capture.model_files.frontend_registry import read_model, wider_hint
 from aotc.capture.weight_sets import Weights, in_tree, load
 from aotc.config.build_manifest import (
@@ -44,8 +52,6 @@ WEIGHTS = "weights"
 """The parameter that the weights of a model are bound to."""
 
 _NO_IDENTIFIER = re.compile(r"\W")
-NARROWER = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32)}
-"""Dtypes that a manifest may state for wider ones of a file, while jax computes with 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,32 @@ class Models:
             if self.manifest.entry_points[name].function == reference:
                 return _callable(each.model, where, self.manifest.enable_x64)
         return import_program.resolve(reference, root, where)
+
+    def overflows(self, name: str, call: FlatCall, inputs: Mapping[str, Any]) -> Iterator[Finding]:
+        """Yield AOTC-E844 for operations of an entry point whose integers 32 bits may not hold.
+
+        `inputs` are their smallest and largest numbers, by path.
+        """
+        opened, where = self.opened[name], self.manifest.where("entry_points", name, "source")
+        model, file = opened.model, next(iter(opened.files))
+        known = zip(paths_of(model), model.inputs, strict=True)
+        wide = {*model.narrowed, *(path for path, each in known if each.dtype in NARROWER)}
+        wider = {narrow: wide for wide, narrow in NARROWER.items()}
+        leaves, given = list[jax.ShapeDtypeStruct](), list[Any]()
+        for leaf in call.leaves:
+            path = leaf.path if leaf.is_weight else jax_trees.join(leaf.owner, leaf.path)
+            dtype = wider[leaf.data.dtype] if path in wide else leaf.data.dtype
+            leaves.append(jax.ShapeDtypeStruct(leaf.data.shape, dtype))
+            given.append((model.weights if leaf.is_weight else inputs).get(path))
+        with jax.enable_x64(True):
+            jaxpr = jax.make_jaxpr(call.data)(*leaves)
+        for chain, low, high in model.exceeding(jaxpr, given) if model.exceeding else ():
+            scopes = next(filter(None, map(jax_private.scopes, chain)), ())
+            lines = [line for scope in scopes for line in model.layers.get(scope, ())]
+            place = ": ".join((file, *filter(None, scopes), *lines[:1]))
+            name = chain[0].primitive.name if chain else "an input"
+            found = f"{place}: {name} gives {low} to {high}"
+            yield finding("AOTC-E844", where, found, cause="integer-exceeds-32-bits")
 
     @contextmanager
     def sizes_told(self, name: str) -> Iterator[None]:

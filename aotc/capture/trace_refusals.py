@@ -149,7 +149,11 @@ def own_line(chain: jax_private.Chain, root: Path) -> str:
         return _frame_text(own[0], root)
     layers = next(filter(None, map(jax_private.scopes, chain)), ())
     is_ours = bool(jax_private.source_frames(chain))
-    return f"{'/'.join(layers) or 'a node'} of the model file" if is_ours else "an unknown line"
+    return (
+        f"{'/'.join(filter(None, layers)) or 'a node'} of the model file"
+        if is_ours
+        else "an unknown line"
+    )
 
 
 def _frames(chain: jax_private.Chain) -> list[jax_private.SourceFrame]:

@@ -189,6 +189,18 @@ class Doubled(nn.Module):
         return x * self.weight + self.large.sum()
 
 
+class Hashed(nn.Module):
+    """An embedding of hashes, which are products of 64 bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(97, 4)
+
+    def forward(self, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+        bucket = (tokens * 1000003 + 17) % 97
+        return {"bucket": bucket, "scores": self.table(bucket).mean(1)}
+
+
 class Sizes(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         n, m = x.shape
@@ -336,6 +348,8 @@ def main(folder: Path) -> None:
     image[0, 0, 1, 2] = torch.nan
     write("daily", Daily(), image, torch.tensor([[1, 0, 5, 2]]))
     write("doubled", Doubled(), torch.randn(3))
+    batch = ({0: Dim("n", min=2, max=8)},)
+    write("hashed", Hashed(), torch.tensor([[6, 1999], [3, 50000]]), dynamic=batch)
     axes = {0: Dim("n", min=2, max=20), 1: Dim("m", min=2, max=9)}
     sizes = torch.randn(3, 4), torch.randn(3, 4)
     write(

@@ -60,10 +60,7 @@ def test_commands_skip_current_folder(command: str, digits_bundle: Bundle, tmp_p
         (tmp_path / name).symlink_to(policy)
     for name in re.findall(r"\S+\.aotb", command):
         (tmp_path / name).symlink_to(bundle)
-    environment = {
-        **os.environ,
-        "PATH": f"{aotc.parent}{os.pathsep}{os.environ['PATH']}",
-    }
+    environment = {**os.environ, "PATH": f"{aotc.parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
         command.split(), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )

@@ -5,7 +5,7 @@ like any program: profiles, policies, parity, targets, trust and reports know no
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,9 @@ GROUP = "aotc.frontends"
 """The group of entry points. Their names are suffixes without the dot, such as "onnx"."""
 
 type Array = np.ndarray[Any, np.dtype[Any]]
+
+NARROWER = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32)}
+"""Dtypes that jax computes with, and a manifest may state, for wider ones of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,9 @@ class Model:
             function, since their values fit.
         layers: The model's own names of its parts, whose scopes (`jax.named_scope`) the function
             uses, to the lines of their source, where the file has them.
+        exceeding: Returns the equations of a jaxpr of the function, traced with 64-bit types, whose
+            integers may need more than 32 bits, each with those around it, and their bounds. Takes
+            arrays of weights, and bounds of inputs or None. None if nothing is narrowed.
     """
 
     function: Callable[..., Any]
@@ -88,6 +94,7 @@ class Model:
     narrowed: tuple[str, ...] = ()
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exceeding: Callable[[Any, Sequence[Any]], list[tuple[Any, float, float]]] | None = None
 
 
 _NUMBERED = re.compile(r"[su]\d+")

@@ -19,8 +19,8 @@ from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import import_program, random_keys, user_exceptions
 from aotc.capture.like_inputs import missing
-from aotc.capture.model_entry_points import NARROWER, open_file, paths_of
-from aotc.capture.model_files.frontend_protocol import AxisNames
+from aotc.capture.model_entry_points import open_file, paths_of
+from aotc.capture.model_files.frontend_protocol import NARROWER, AxisNames
 from aotc.commands.init import init_request
 from aotc.config.build_manifest import SourceFile
 from aotc.pipeline.children.program_worker import begin_as_if_alone, runs_users_code

@@ -17,6 +17,7 @@ from aotc.capture.model_files.model_archive import (
     json_text,
     read_archive,
 )
+from aotc.frontends.integer_bounds import exceeding
 from aotc.frontends.keras import keras_loading
 from aotc_runtime.base.errors import AotcError, Finding
 
@@ -131,6 +132,7 @@ def _model(file: ModelFile, model: Any, scope: Any, keys: list[str], version: st
         if file.enable_x64
         else tuple(each.name for each in inputs if each.dtype == np.int64),
         layers=dict.fromkeys(keras_loading.layer_names(model), ()),
+        exceeding=exceeding,
     )
 
 

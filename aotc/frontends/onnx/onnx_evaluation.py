@@ -74,7 +74,6 @@ class Evaluation:
     where: str
     reader: Reader
     functions: Mapping[Key, Function]
-    x64: bool
     left: int = NODES
     depth: int = 0
     bodies: dict[Any, Function] = field(default_factory=dict)
@@ -270,7 +269,7 @@ class Call:
     def computed(self, dtype: Any) -> np.dtype[Any]:
         """Return the dtype with which jax computes a dtype of the file. Raises CaptureError."""
         stated: np.dtype[Any] = np.dtype(dtype)
-        if self.evaluation.x64:
+        if jax.config.jax_enable_x64:
             return stated
         if stated in _WIDE:
             self.lacks(
@@ -360,7 +359,7 @@ class Call:
             if value is None or isinstance(value, list):
                 continue
             dtype = np.dtype(np.int64) if onnx_values.is_symbolic(value) else np.dtype(value.dtype)
-            if not self.evaluation.x64:
+            if not jax.config.jax_enable_x64:
                 dtype = _NARROW.get(dtype, dtype)
             several = variadic and index >= len(stated) - 1 and not formal.is_homogeneous
             if several or formal.type_str.startswith(("tensor(", "seq(", "optional(")):

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -15,6 +15,7 @@ from onnx import IR_VERSION, ModelProto, defs
 from aotc.base.errors import raise_if, refusal, shortened
 from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, ModelInput
 from aotc.capture.model_files.source_lines import own_line
+from aotc.frontends.integer_bounds import exceeding
 from aotc.frontends.onnx import onnx_wire, operators
 from aotc.frontends.onnx.onnx_evaluation import Call, Evaluation
 from aotc.frontends.onnx.onnx_graph_reader import (
@@ -88,16 +89,15 @@ class OnnxFrontend:
         raise_if(_unsupported(file.text, parsed))
         graph, weights = _split(parsed)
         inputs = tuple(_input(message, file.text) for message in graph.messages)
+        narrowed: list[str] = []
         if not file.enable_x64:
             raise_if(_wide(inputs, weights, file.text))
-        narrowed = [entry.name for entry in inputs if entry.dtype == np.int64]
-        narrowed += [name for name, value in weights.items() if value.dtype == np.int64]
-        if not file.enable_x64:
-            weights = {name: _narrow(name, value, file.text) for name, value in weights.items()}
-        where, x64 = file.text, file.enable_x64
+            long = {name: value for name, value in weights.items() if value.dtype == np.int64}
+            narrowed = [*(entry.name for entry in inputs if entry.dtype == np.int64), *long]
+            weights |= {name: value.astype(np.int32) for name, value in long.items()}
 
         def function(weights: Mapping[str, Any], *arrays: Any) -> dict[str, Any]:
-            evaluation = Evaluation(where, parsed.reader, parsed.functions, x64)
+            evaluation = Evaluation(file.text, parsed.reader, parsed.functions)
             return _called(evaluation, graph, weights, arrays)
 
         names = {size for entry in inputs for size in entry.shape if isinstance(size, str)}
@@ -107,8 +107,9 @@ class OnnxFrontend:
             weights=weights,
             ranges=dict.fromkeys(sorted(names), (None, None)),
             producer={**parsed.producer, **cut},
-            narrowed=() if x64 else tuple(narrowed),
+            narrowed=tuple(narrowed),
             layers=_layers(_reached(parsed)),
+            exceeding=exceeding,
         )
 
 
@@ -293,19 +294,6 @@ def _is_weight(name: str, value: Array, deciding: set[str]) -> bool:
     return bool(value.size > (1 if is_small else CONSTANT_INTS))
 
 
-def _narrow(name: str, value: Array, where: str) -> Array:
-    """Return an int64 table as int32, and others as they are. Raises CaptureError."""
-    if value.dtype != np.int64:
-        return value
-    if not fits(value, np.dtype(np.int32)):
-        raise lacking(
-            f"{where}: initializer {shown(name)}",
-            "int64 values outside the range of int32",
-            hint="set `enable_x64 = true`",
-        )
-    return value.astype(np.int32)
-
-
 def _split(parsed: _Parsed) -> tuple[Graph, dict[str, Array]]:
     """Return the graph with its constants, and weights: large initializers and Constants."""
     graph = parsed.graph
@@ -355,21 +343,19 @@ def _input(message: Any, where: str) -> ModelInput:
     return ModelInput(name, dtype, tuple(shape))
 
 
-def _wide(inputs: Sequence[ModelInput], weights: Mapping[str, Array], where: str) -> list[Finding]:
-    """Return a finding for each array of a 64-bit type that may not be narrowed."""
-    named = [(f"input {shown(entry.name)}", entry.dtype) for entry in inputs]
-    named += [(f"initializer {shown(name)}", value.dtype) for name, value in weights.items()]
-    wide = {np.dtype(np.float64), np.dtype(np.uint64), np.dtype(np.complex128)}
-    return [
-        lacks(
-            f"{where}: {what}",
-            f"{dtype}",
-            expected="a type of at most 32 bits",
-            hint="set `enable_x64 = true`, or export the model with 32-bit types",
-        )
-        for what, dtype in named
-        if dtype in wide
-    ]
+def _wide(
+    inputs: Sequence[ModelInput], weights: Mapping[str, Array], where: str
+) -> Iterator[Finding]:
+    """Yield a finding for each array of a 64-bit type that may not be narrowed."""
+    named = [(f"input {shown(entry.name)}", entry.dtype, np.zeros(0)) for entry in inputs]
+    named += [(f"initializer {shown(name)}", v.dtype, v) for name, v in weights.items()]
+    hint = "set `enable_x64 = true`, or export the model with 32-bit types"
+    for what, dtype, value in named:
+        if dtype.name in ("float64", "uint64", "complex128"):
+            expected = "a type of at most 32 bits"
+            yield lacks(f"{where}: {what}", f"{dtype}", expected=expected, hint=hint)
+        elif dtype == np.int64 and not fits(value, np.dtype(np.int32)):
+            yield lacks(f"{where}: {what}", "int64 values outside the range of int32", hint=hint)
 
 
 def _called(

@@ -15,6 +15,7 @@ from aotc.capture.model_files.model_archive import (
     in_one_folder,
     read_archive,
 )
+from aotc.frontends.integer_bounds import exceeding
 from aotc.frontends.pytorch import torch_graph_checks, torch_states
 from aotc.frontends.pytorch.torch_bindings import Bindings, bind
 from aotc.frontends.pytorch.torch_interpreter import Function, function_of
@@ -104,6 +105,7 @@ def _model(file: ModelFile, archive: Archive, model: str, program: Program) -> M
         },
         narrowed=tuple(sorted(bindings.narrowed)),
         layers=_layers(made),
+        exceeding=exceeding,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import UNSET
 
 from aotc.base.errors import finding
-from aotc.capture.model_files.frontend_protocol import Array, ModelFile, ModelInput
+from aotc.capture.model_files.frontend_protocol import NARROWER, Array, ModelFile, ModelInput
 from aotc.capture.model_files.model_archive import Archive, Damaged
 from aotc.frontends.pytorch import torch_states
 from aotc.frontends.pytorch.torch_dtypes import SCALAR_TYPES
@@ -21,15 +21,6 @@ from aotc_runtime.base.errors import Finding
 
 EMBEDDED_BYTES_MAX = 32
 """Constants of the model up to this size become part of the program, as those of JAX do."""
-
-NARROW = {
-    np.dtype(np.int64): np.dtype(np.int32),
-    np.dtype(np.uint64): np.dtype(np.uint32),
-    np.dtype(np.float64): None,
-    np.dtype(np.complex128): None,
-}
-"""What jax computes with instead of a 64-bit type while these are off; nothing for floats, whose
-precision would be lost."""
 
 OFF = "64-bit types are off"
 X64 = "set enable_x64 in the manifest, or export the model with 32 bits"
@@ -111,7 +102,8 @@ def bind(
         if name in changes.owned:
             into.bound.append(_state(name, key, stored, meta, file, into))
         elif constant and stored.array.nbytes <= EMBEDDED_BYTES_MAX:
-            into.bound.append(Bound(name, constant=_narrow(key, stored.array, file, into)))
+            _narrow(key, stored.array, file, into)  # if it may not; jax does it
+            into.bound.append(Bound(name, constant=stored.array))
         else:
             weight = first.setdefault(stored.alike, key)
             into.bound.append(Bound(name, weight=weight))
@@ -168,14 +160,14 @@ def _check_meta(key: str, stored: Stored, meta: TensorMeta | None) -> None:
 
 
 def _narrows(dtype: np.dtype[Any], file: ModelFile) -> bool:
-    return not file.enable_x64 and dtype in NARROW
+    return not file.enable_x64 and dtype.name in ("int64", "uint64", "float64", "complex128")
 
 
 def _narrow(name: str, array: Array, file: ModelFile, into: Bindings) -> Array:
     """Return the array in 32 bits where 64-bit types are off, if the values fit."""
     if not _narrows(array.dtype, file):
         return array
-    to = NARROW[array.dtype]
+    to = NARROWER.get(array.dtype)  # none for floats, whose precision would be lost
     if to is None or (
         array.size and (array.max() > np.iinfo(to).max or array.min() < np.iinfo(to).min)
     ):
@@ -218,7 +210,7 @@ def _inputs(
         dtype = SCALAR_TYPES[meta.dtype]
         if _narrows(dtype, file):
             into.narrowed.append(value.name)
-            if NARROW[dtype] is None:
+            if dtype not in NARROWER:
                 into.refuse(file.text, f"the input {value.name!a} is {dtype}, and {OFF}", X64)
         shape = tuple(
             size.as_int if isinstance(size.as_int, int) else symbol_of(size) for size in meta.sizes

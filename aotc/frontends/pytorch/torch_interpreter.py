@@ -135,7 +135,8 @@ def function_of(plan: Plan, where: str, outside: Mapping[str, str]) -> Function:
                 values.put(pattern.name, value)
         for step in plan.steps:
             try:
-                with jax.named_scope(step.layer):
+                line = step.line if jax.config.jax_enable_x64 else ""  # where integers may wrap
+                with jax.named_scope(step.layer), jax.named_scope(line):
                     _run(step, values, plan, where)
             except AotcError:
                 raise

@@ -136,6 +136,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 captured[name], plans[name], manifest, weights, job.wanted, recorded, scratch
             )
             _check_x64(manifest)
+            _require_bounded(captured[name], plans[name], models, weights, scratch)
         except AotcError as error:
             failed += _collected(error, job)
             del captured[name]
@@ -242,6 +243,36 @@ def _write_fixtures(
         expected = msgspec.structs.replace(expected, not_compared=tuple(unexpected))
         entry_point = replace(entry_point, model=msgspec.structs.replace(model, expected=expected))
     return entry_point
+
+
+def _require_bounded(
+    captured: stages.CapturedEntryPoint,
+    plan: CallPlan,
+    models: Models,
+    weights: Mapping[str, Weights],
+    scratch: Scratch,
+) -> None:
+    """Raise CaptureError (AOTC-E844) for integers of a model file that 32 bits may not hold.
+
+    Inputs have the numbers of their ranges, or else those of the fixtures, at the largest profiles.
+    """
+    manifest, profiles = models.manifest, captured.profiles
+    if manifest.enable_x64 or captured.name not in models.opened:
+        return
+    ranges = manifest.entry_points[captured.name].fixtures.ranges
+    for key, profile in captured.by_key.items():
+        sizes = profile.sizes.items()
+        if sum(all(other.sizes[name] >= size for name, size in sizes) for other in profiles) > 1:
+            continue
+        inputs: dict[str, tuple[float, float]] = {}
+        for path, array in read_arrays(scratch.inputs(key)).items():
+            if array.size and array.dtype.kind != "c":
+                number = int if array.dtype.kind in "iub" else float
+                low, high = ranges.get(path, (array.min(), array.max()))
+                inputs[path] = number(low), number(high)
+        call = flat_call(plan, weights, manifest, profile.sizes)
+        with traced_shardings.on_one_device(manifest.mesh):
+            raise_if(models.overflows(captured.name, call, inputs))
 
 
 def _plan_trials(

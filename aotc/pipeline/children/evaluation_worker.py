@@ -277,13 +277,14 @@ class DataWriter:
     def checked(self, arrays: Mapping[str, Array], where: str) -> tuple[Block, dict[str, Array]]:
         """Return a block and its inputs. Raises CaptureError (AOTC-E847) for unfit arrays."""
         typed = {
-            spec.path: fixture_inputs.typed(arrays[spec.path], spec.dtype)
+            spec.path: fixture_inputs.as_input(arrays[spec.path], spec.dtype)
             for spec in self._inputs
             if spec.path in arrays
         }
 
-        def wrong(of: str, found: str, expected: str) -> Finding:
-            return finding("AOTC-E847", f"{where} {of}".rstrip(), found, expected=expected)
+        def wrong(of: str, found: str, expected: str, hint: str | None = None) -> Finding:
+            at = f"{where} {of}".rstrip()
+            return finding("AOTC-E847", at, found, expected=expected, hint=hint)
 
         target = self._spec.target
         wanted = [*(each.path for each in self._inputs), target]
@@ -308,6 +309,7 @@ class DataWriter:
                 spec.path,
                 f"{array.dtype.name}{list(array.shape)}",
                 f"{spec.dtype.value}[{', '.join(map(str, spec.shape))}]",
+                fixture_inputs.narrowing_hint(array, spec.dtype),
             )
             for spec, array in known
             if not self._fits(spec, array, sizes)

@@ -73,22 +73,35 @@ def test_unfit_recorded_inputs(capture: Capture, arrays: dict[str, object], foun
     assert found in refusal.found
 
 
+RECORDED = INTEGERS + FIXTURES + 'file = "x.npz"'
+EVALUATED = (
+    RECORDED
+    + """
+[entry_points.f.evaluation]
+data = "data.npz"
+metric = "top1"
+"""
+)
+
+
 def test_recorded_64_bit_integers_that_32_bits_hold_are_taken(capture: Capture) -> None:
-    recorded = {"x.npz": npz(x=np.full((3, 4), 2**31 - 1, "int64"))}
-    taken = inputs(capture(IDENTITY, INTEGERS + FIXTURES + 'file = "x.npz"', files=recorded), 0)[
-        "x"
-    ]
+    x = np.full((3, 4), 2**31 - 1, "int64")
+    files = {"x.npz": npz(x=x), "data.npz": npz(x=x, target=np.zeros(3, int))}
+    taken = inputs(capture(IDENTITY, EVALUATED, files=files), 0)["x"]
     assert (taken.dtype.name, taken.min()) == ("int32", 2**31 - 1)
 
 
+@pytest.mark.parametrize("code", ["AOTC-E831", "AOTC-E847"])
 @pytest.mark.parametrize(("dtype", "is_narrowed"), [("int64", True), ("int16", False)])
 def test_hint_for_a_64_bit_recording_names_enable_x64(
-    capture: Capture, dtype: str, is_narrowed: bool
+    capture: Capture, dtype: str, is_narrowed: bool, code: str
 ) -> None:
-    manifest = INTEGERS + FIXTURES + 'file = "x.npz"'
-    recorded = {"x.npz": npz(x=np.full((3, 4), np.iinfo(dtype).max, dtype))}
-    refusal = capture(IDENTITY, manifest, files=recorded).refusal
-    assert (refusal.code, refusal.found) == ("AOTC-E831", f"{dtype}[3, 4]")
+    far = np.full((3, 4), np.iinfo(dtype).max, dtype)
+    data = npz(x=far, target=np.zeros(3, int))
+    files = {"x.npz": npz(x=far if code == "AOTC-E831" else far.astype("i4")), "data.npz": data}
+    manifest = RECORDED if code == "AOTC-E831" else EVALUATED
+    refusal = capture(IDENTITY, manifest, files=files).refusal
+    assert (refusal.code, refusal.found) == (code, f"{dtype}[3, 4]")
     narrowed = (
         "a value does not fit into int32: without `enable_x64 = true` a model's int64 is int32"
     )

@@ -66,10 +66,7 @@ def test_a_callback_is_found_wherever_it_is_nested(capture: Capture, kind: str) 
 
 REFERENCE = "REF = jax.new_ref(jnp.zeros(4))\n"
 SILENT = "class Silent(Exception):\n    def __str__(self): return 1 / 0\n"
-NUMPY = (
-    "title = numpy call on a traced array",
-    "hint = use jnp instead of numpy at program.py:6",
-)
+NUMPY = ("title = numpy call on a traced array", "hint = use jnp instead of numpy at program.py:6")
 PYTHON = ("hint = use jnp instead of float() and math at program.py:7",)
 WIDE = ("found has program.py:6", "hint has enable_x64")
 DONATED = ONE_INPUT + 'donate = ["x"]\n'

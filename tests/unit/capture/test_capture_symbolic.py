@@ -68,10 +68,7 @@ def f(x):
         ("x = x * (2 if '[12,4]' in str(x) else 3)", "writes batch as text"),
         ("x = x * (2 if '[12,4]' in f'{x.aval}' else 3)", "writes batch as text"),
         # What comes first is told, although jax cannot go on later, and scans are traced.
-        (
-            "x = x * jnp.hamming({12: 2}.get(x.shape[0], x.shape[0]))[:1]",
-            "uses batch as a key",
-        ),
+        ("x = x * jnp.hamming({12: 2}.get(x.shape[0], x.shape[0]))[:1]", "uses batch as a key"),
         (
             "x = jax.lax.associative_scan(jnp.add, x) * {12: 2}.get(x.shape[0], 1)",
             "uses batch as a key",

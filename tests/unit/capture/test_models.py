@@ -329,6 +329,24 @@ def test_a_size_that_a_model_computes_with_is_told_with_its_layer(capture: Captu
     assert capture("", sizes + entry, files=files).f.counted == {"m": "0 of the model file"}
 
 
+def test_integers_that_wrap_are_refused_at_their_line(capture: Capture) -> None:
+    hashed = MANIFEST.replace("any.jax", "hashed.pt2").replace("[1, 8]", "[2, 8]")
+    hashed = hashed.replace(
+        'arg0 = { shape = ["n", 4]', 'tokens = { dtype = "int32", shape = ["n", 2]'
+    )
+    hashed += "fixtures.ranges = { tokens = [0, 50000] }"
+    files = {"hashed.pt2": (TORCH / "hashed.pt2").read_bytes()}
+    refusal = capture("", hashed, files=files).refusal
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E844", "entry_points.f.source")
+    product = "bucket = (tokens * 1000003 + 17) % 97: mul gives 0 to 50000150000"
+    assert (
+        refusal.found.startswith("hashed.pt2: models/torch_files.py:") and product in refusal.found
+    )
+    assert capture("", hashed.replace("50000", "2147"), files=files, name="small").f.model
+    wide = hashed.replace("int32", "int64")
+    assert capture("", wide, header="enable_x64 = true", files=files, name="wide").f.model
+
+
 def changing(more: str, *, fixtures: str = "") -> str:
     return f'[entry_points.f]\nsource = "counter.pt2"\n{more}\n{fixtures}\n'
 

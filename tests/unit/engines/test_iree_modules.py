@@ -141,11 +141,7 @@ def test_an_operation_is_put_in_other_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "copies"),
-    [
-        (lambda x: x.at[1].set(0.0), 1),
-        (lambda x: x + 1, 0),
-    ],
+    ("function", "copies"), [(lambda x: x.at[1].set(0.0), 1), (lambda x: x + 1, 0)]
 )
 def test_what_iree_would_change_in_place_is_copied(function: object, copies: int) -> None:
     text = repaired(function, jnp.ones(5))

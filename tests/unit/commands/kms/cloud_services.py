@@ -176,9 +176,7 @@ def google(key: ec.EllipticCurvePrivateKey, folder: Path) -> Iterator[int]:
     port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([stated]))
     server.start()
     private = rsa.generate_private_key(65537, 2048).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     account = {
         "type": "service_account",

@@ -165,6 +165,7 @@ def test_with_64_bit_types_nothing_is_narrowed() -> None:
     assert model.narrowed == ()
     with jax.enable_x64(True):
         assert call(model, "tied") < 1e-6
+        assert call(read("hashed", enable_x64=True), "hashed") < 1e-6
         assert call(read("doubled", enable_x64=True), "doubled") < 1e-15
 
 

@@ -293,8 +293,7 @@ def test_xla_may_call_its_libraries_and_other_engines_have_other_platforms() -> 
 
 
 @pytest.mark.parametrize(
-    ("dtype", "version", "found"),
-    [("uint8", "1.1", 0), ("int8", "1.1", 1), ("uint8", "1.0", 1)],
+    ("dtype", "version", "found"), [("uint8", "1.1", 0), ("int8", "1.1", 1), ("uint8", "1.0", 1)]
 )
 def test_packed_weights_are_bytes_of_a_later_format(dtype: str, version: str, found: int) -> None:
     tensor = {"name": "w", "dtype": dtype, "shape": [2, 3], "packed": "int4"}
