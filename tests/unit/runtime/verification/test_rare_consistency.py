@@ -225,7 +225,7 @@ def with_range() -> Document:
     made = copy.deepcopy(DOCUMENT)
     made["format_version"] = "1.1"
     made["target"]["platform"] = made["requires"]["platform"] = "onnxruntime"
-    made["requires"] |= {"custom_call_targets": [], "device": NEEDS}
+    made["requires"] |= {"custom_call_targets": [], "device": NEEDS_IREE}
     small = {"sizes": {"batch": 1}, "input_shapes": [[1, 3]], "output_shapes": [[1]]}
     entry = made["entry_points"]["predict"]
     entry["profiles"] = [{**PROFILE, **small}, copy.deepcopy(PROFILE)]
