@@ -89,13 +89,6 @@ SUITES = (
         ENGINES,
     ),
     Suite(
-        "orbax",
-        "Weights of Orbax checkpoints, hostile ones too (0.1 GB)",
-        toolchain("orbax"),
-        "orbax",
-        ("tests/checkpoints",),
-    ),
-    Suite(
         "tpu",
         "Compile the examples for TPUs; needs none (0.6 GB)",
         toolchain("tpu"),

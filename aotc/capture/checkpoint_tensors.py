@@ -61,11 +61,7 @@ def open_weights(spec: WeightsSpec, where: str) -> tuple[tuple[WeightsFile, ...]
 
 
 def _open_one(source: SourceFile, where: str) -> tuple[list[WeightsFile], Tensors]:
-    """Open a file, what an index lists, or an Orbax checkpoint."""
-    if checkpoint_files.is_orbax(source):
-        from aotc.capture.orbax_checkpoint import open_checkpoint
-
-        return open_checkpoint(source, where)
+    """Open a file, or what an index lists."""
     if not checkpoint_files.is_index(source):
         file = WeightsFile(source, where)
         return [file], _tensors(file)

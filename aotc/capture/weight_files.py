@@ -89,11 +89,6 @@ class WeightsFile:
         if now[:4] != self._state[:4] or (now != self._state and not is_replaced):
             raise self._changed()
 
-    def require_in_place(self) -> None:
-        """Raise CaptureError (AOTC-E840) if it was modified or replaced."""
-        if state_of(str(self._source.path)) != self._state:
-            raise self._changed()
-
     def tensors(self) -> dict[str, StoredTensor]:
         """Return the tensors by name: of a safetensors header, or of an .npz file's arrays.
 

@@ -16,7 +16,7 @@ from aotc.base.errors import raise_if
 from aotc.base.msgpack_values import unpacked
 from aotc.config import manifest_relations, toml_validation
 from aotc.config import toml_document as toml
-from aotc.config.checkpoint_files import INDEX, ORBAX, SINGLE, main_file
+from aotc.config.checkpoint_files import INDEX, SINGLE, main_file
 from aotc.config.dimension_specs import DimensionSpec as DimensionSpec
 from aotc.config.input_specs import InputDict as InputDict
 from aotc.config.input_specs import InputLeaf as InputLeaf
@@ -113,7 +113,8 @@ def _missing_files(manifest: BuildManifest, written: Path | None) -> Iterator[Pr
         if reason := _why_no_file(file.path):
             hint = "create the file, or correct the path"
             if path[0] == "weights" and file.path.is_dir():
-                reason = f"a directory without {INDEX}, {SINGLE} or {ORBAX} (of Orbax)"
+                reason = f"a directory without {INDEX} or {SINGLE}"
+                hint = 'restore other checkpoints in a function: init = "package.module:function"'
             elif path[-1] == "data":
                 hint = 'name an .npz file, a folder of them, or a "package.module:function"'
                 reason = "no .npz file in it" if file.path.is_dir() else reason

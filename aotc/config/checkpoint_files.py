@@ -1,7 +1,4 @@
-"""Files of sharded safetensors and Orbax checkpoints.
-
-`model.safetensors.index.json` lists the files of a folder of sharded safetensors.
-"""
+"""Files of sharded safetensors, which `model.safetensors.index.json` of their folder lists."""
 
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -16,8 +13,6 @@ from aotc_runtime.base.limits import TENSOR_HEADER_BYTES_MAX
 from aotc_runtime.system.bundle_files import read_file
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
-ORBAX = "_METADATA"
-"""The file of an Orbax checkpoint that lists its arrays."""
 
 ENDING = ".safetensors.index.json"
 
@@ -38,7 +33,7 @@ def main_file(source: SourceFile) -> SourceFile:
     """Return the file that a manifest names; for a folder, the one that lists the others."""
     if not source.path.is_dir():
         return source
-    for name in (INDEX, SINGLE, ORBAX):
+    for name in (INDEX, SINGLE):
         inside = SourceFile(str(PurePath(source.text) / name), source.path / name)
         if inside.path.exists():
             return inside
@@ -48,20 +43,6 @@ def main_file(source: SourceFile) -> SourceFile:
 def is_index(file: SourceFile) -> bool:
     """Return whether a file lists the tensors of other files."""
     return file.path.name.endswith(ENDING)
-
-
-def is_orbax(file: SourceFile) -> bool:
-    """Return whether a file is that of an Orbax checkpoint."""
-    return file.path.name == ORBAX
-
-
-def files_below(main: SourceFile) -> Iterator[SourceFile]:
-    """Yield all files in and below the folder of a file, sorted."""
-    folder = main.path.parent
-    for path in sorted(folder.rglob("*")):
-        if not path.is_dir() or path.is_symlink():
-            name = path.relative_to(folder)
-            yield SourceFile(str(PurePath(main.text).parent / name), path)
 
 
 def read_index(file: SourceFile) -> Index:
@@ -78,9 +59,6 @@ def is_file_name(text: str) -> bool:
 def files_of(source: SourceFile) -> Iterator[SourceFile]:
     """Yield all files of a source that a manifest names, as far as its index can be read."""
     main = main_file(source)
-    if is_orbax(main):
-        yield from files_below(main)
-        return
     yield main
     if is_index(main):
         try:

@@ -79,7 +79,6 @@ SCRATCH = {
         "a temporary folder of its own: a graph in its two files"
     ),
     "aotc/commands/tune/tuning_search.py": "a temporary folder of its own: bundles to start",
-    "aotc/capture/orbax_worker.py": "a temporary folder of its parent: arrays of a checkpoint",
     "aotc/pipeline/cached_tasks.py": "the build's scratch folder: what was made before",
     "aotc/commands/channel/channel_status.py": (
         "a temporary folder of its own: of a first-time host"

@@ -1,1 +1,0 @@
-"""Checkpoints of other libraries."""
