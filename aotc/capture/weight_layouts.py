@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxlib.mlir.dialects import stablehlo
 
 from aotc.capture.call_arguments import flat_call, plan_call
 from aotc.capture.model_entry_points import WEIGHTS, Models, Opened
 from aotc.capture.model_files.frontend_protocol import Model
 from aotc.capture.weight_sets import in_tree
+from aotc.compile.precision.weight_products import kernel_axes
 
 RANK_MIN = 3
 """Kernels of convolutions have more axes than two; products of matrices take either order."""
@@ -114,7 +114,7 @@ def _wanted(value: Any, axes: Order, order: Order, functions: Mapping[str, Any])
             case "stablehlo.convert":
                 yield from _wanted(operation.results[0], axes, order, functions)
             case "stablehlo.convolution" if use.operand_number == 1:
-                yield tuple(order[i] for i in _kernel(operation))
+                yield tuple(order[i] for i in kernel_axes(operation))
             case "func.call":
                 callee = functions[operation.attributes["callee"].value]
                 argument = callee.arguments[use.operand_number]
@@ -123,10 +123,3 @@ def _wanted(value: Any, axes: Order, order: Order, functions: Mapping[str, Any])
                 yield axes
             case _:
                 yield order
-
-
-def _kernel(convolution: Any) -> Iterator[int]:
-    numbers = stablehlo.ConvDimensionNumbers(convolution.attributes["dimension_numbers"])
-    yield from numbers.kernel_spatial_dimensions
-    yield numbers.kernel_input_feature_dimension
-    yield numbers.kernel_output_feature_dimension

@@ -187,7 +187,7 @@ def _ask(
             on_finished=on_call,
         )
     except worker_parent.CrashedError as crash:
-        raise _crash(job.target, crash) from crash
+        raise ended(f"fixtures for {job.target}", crash, seconds) from crash
 
 
 def begin() -> None:
@@ -207,12 +207,14 @@ def rejected(found: Finding, code: str = "AOTC-E953") -> Finding:
     return finding(code, found.where, text, expected=found.expected)
 
 
-def _crash(target: str, crash: worker_parent.CrashedError) -> AotcError:
+def ended(
+    where: str, crash: worker_parent.CrashedError, seconds: float, cause: str = ""
+) -> AotcError:
+    """Return AOTC-E952 for a process without a result, which may take so many seconds."""
     found = crash.found(STDERR_LINES_SHOWN)
-    where = f"fixtures for {target}"
     if crash.late:
-        cause, found = "executable-timed-out-on-a-fixture", f"no result after {SECONDS_MAX} s"
-        return refusal("AOTC-E952", where, found, cause=cause)
+        cause = cause or "executable-timed-out-on-a-fixture"
+        return refusal("AOTC-E952", where, f"no result after {seconds:g} s", cause=cause)
     if crash.misread:
         found = f"an invalid answer of the process: {crash.misread}"
-    return refusal("AOTC-E952", where, found, hint=crash.starved())
+    return refusal("AOTC-E952", where, found, cause=cause, hint=crash.hint())

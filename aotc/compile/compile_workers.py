@@ -70,9 +70,7 @@ class WorkerBackend:
                     raise refusal("AOTC-E903", place_of(job), found) from crash
                 last = pass_log.split(said)[1][-LINES_SHOWN:]
                 found = quoted(describe_status(crash.status), last)
-                if hint := crash.starved():
-                    raise refusal("AOTC-E902", place_of(job), found, hint=hint) from crash
-                raise refusal("AOTC-E902", place_of(job), found) from crash
+                raise refusal("AOTC-E902", place_of(job), found, hint=crash.hint()) from crash
         return result, said
 
     def stop(self) -> None:

@@ -31,7 +31,7 @@ from aotc.bundle.write.bundle_writer import Assembled, TargetParts, add_attestat
 from aotc.bundle.write.oci_descriptors import layout_index
 from aotc.check import parity_process, plain_structures
 from aotc.check.parity_process import Ran
-from aotc.check.trial_records import Call, call_file, found_file, tried_file
+from aotc.check.trial_records import FIXTURE, Call, call_file, found_file, tried_file
 from aotc.check.trial_truth import Side, Verdict
 from aotc.check.trial_verdict import At, leaks
 from aotc.pipeline import code_identity
@@ -94,14 +94,24 @@ class TruthProcess:
         }
 
     def __call__(self, calls: Sequence[Call]) -> list[Verdict]:
-        """Return the verdict on each call, in their order."""
+        """Return the verdict on each call, in their order.
+
+        Raises ParityError (AOTC-E952) if the process ends early, unless the fixture's call is one
+        of them: that has failed without a verdict.
+        """
         folder = self._scratch.folder
         left = [c for c in calls if found_file(folder, self.target, c).path.exists()]
         verdicts: dict[Call, Verdict] = {}
         every: tuple[tuple[dict[str, str], ...], ...] = ((WITH_NAN, AS_WRITTEN), (WITH_NAN,))
         for options in every:
-            with suppress(worker_parent.CrashedError):
+            try:
                 found = self._ask(left, options, list[Verdict], SECONDS_MAX)
+            except worker_parent.CrashedError as crash:
+                if options == every[-1] and all(call.inputs != FIXTURE for call in calls):
+                    where = f"{', '.join(map(str, left))} for {self.target}"
+                    cause = "float64-process-failed"
+                    raise parity_process.ended(where, crash, SECONDS_MAX, cause) from crash
+            else:
                 verdicts = dict(zip(left, found, strict=True))
                 break
         for call in left[:OPINIONS_MAX]:

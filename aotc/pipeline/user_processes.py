@@ -51,7 +51,6 @@ REFERRED = ("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "t
 PACKAGES = ("jax", "jaxlib", "ml_dtypes", "msgspec", "numpy", "scipy")
 """Packages that compute the reference, whose files are parts of its key."""
 
-
 LINES_SHOWN = 15
 
 

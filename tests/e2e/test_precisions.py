@@ -28,7 +28,7 @@ from aotc.commands.export.exported_model import choose
 from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.commands.tune.tuning_service import Measure
 from aotc.compile.target_files import builtin_folder
-from aotc.config.precision_specs import ChosenPrecision
+from aotc.config.precision_specs import INT4_GROUP, ChosenPrecision
 from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.build_options import BuildOptions, Tuning
@@ -37,13 +37,11 @@ from aotc.pipeline.cached_tasks import Kind
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding, TrustError
 from aotc_runtime.schema.bundle_manifest import (
-    BundleManifest,
     DType,
     EvaluationRan,
     MeasuredCandidate,
     ParityRan,
     Precision,
-    WeightSet,
 )
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.manifest_consistency import check_consistency
@@ -428,54 +426,30 @@ def test_a_tuning_file_chooses_a_precision_and_what_it_keeps(tmp_path: Path) -> 
     assert note in made.notes
 
 
-def with_dtype(manifest: BundleManifest, name: str, dtype: DType) -> dict[str, WeightSet]:
-    """Return a bundle's weights sets with another dtype of one tensor."""
-    return {
-        key: replace(
-            set_,
-            tensors=tuple(
-                replace(each, dtype=dtype) if each.name == name else each for each in set_.tensors
-            ),
-        )
-        for key, set_ in manifest.weights.items()
-    }
-
-
-@pytest.mark.parametrize(
-    ("weights", "more", "names"),
-    [
-        ("int4", "", {"first/kernel:int4:0:64", "second/kernel:int4:0:64", "last:int4:1:64"}),
-        (
-            "int4",
-            "group = 16",
-            {"first/kernel:int4:0:16", "second/kernel:int4:0:16", "last:int4:1:16"},
-        ),
-        (
-            "int8",
-            "group = 32",
-            {"first/kernel:int8:0:32", "second/kernel:int8:0:32", "last:int8:1:32"},
-        ),
-    ],
-)
-def test_groups_share_a_scale(weights: str, more: str, names: set[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("weights", "group"), [("int4", 64), ("int4", 16), ("int8", 32)])
+def test_groups_share_a_scale(weights: str, group: int, tmp_path: Path) -> None:
+    more = "" if group == INT4_GROUP else f"group = {group}"
     made = built(tmp_path, entry_point() + precision(weights, more))
     (manifest,) = made.bundle.manifests.values()
-    stored = {each.name: each for each in manifest.weights["params"].tensors}
-    found_names = {name for name, each in stored.items() if (each.packed or each.dtype) == weights}
-    assert found_names == names
+    tensors = manifest.weights["params"].tensors
+    packed = f"last:{weights}:1:{group}"
+    names = {f"{name}/kernel:{weights}:0:{group}" for name in ("first", "second")}
+    found = {each.name: each.shape for each in tensors if (each.packed or each.dtype) == weights}
+    assert found.keys() == {packed, *names}
     if weights == "int4":
-        packed = stored["last:int4:1:16" if more else "last:int4:1:64"]
-        assert (packed.shape, manifest.format_version) == ((32, 32), "1.1")
+        assert (found[packed], manifest.format_version) == ((32, 32), "1.1")
+        wide = [replace(t, dtype=DType.INT8) if t.name == packed else t for t in tensors]
+        weights_of = {"params": replace(manifest.weights["params"], tensors=tuple(wide))}
         for wrong in (
             replace(manifest, format_version="1.0"),
-            replace(manifest, weights=with_dtype(manifest, packed.name, DType.INT8)),
+            replace(manifest, weights=weights_of),
         ):
             assert {each.code for each in check_consistency(wrong, "")} == {"AOTC-E118"}
     with aotc_runtime.load(tmp_path / "small.aotb", trust=tmp_path / "trust.toml") as loaded:
         x = np.random.default_rng(5).standard_normal((1, 64)).astype(np.float32)
-        found = np.asarray(loaded["predict"](x=x))
+        called = np.asarray(loaded["predict"](x=x))
     exact = predicted(params(), x)
-    assert 0 < np.abs(found - exact).max() < 0.5 * np.abs(exact).max()
+    assert 0 < np.abs(called - exact).max() < 0.5 * np.abs(exact).max()
 
 
 def test_a_bundle_has_the_same_bytes_again_and_a_precision_of_its_own(tmp_path: Path) -> None:

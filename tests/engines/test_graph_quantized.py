@@ -134,6 +134,13 @@ def convolved(kernel: Any, x: Any) -> Any:
     )
 
 
+def of_points(kernel: Any, scale: Any, x: Any) -> Any:
+    words = ("NHWC", "OIHW", "NHWC")
+    return lax.conv_general_dilated(
+        x, wide(kernel) * scale, (2, 2), "SAME", dimension_numbers=words
+    )
+
+
 class Program(NamedTuple):
     """A function of weights, then inputs. operator: of ONNX Runtime, that it is made with."""
 
@@ -315,7 +322,10 @@ STRICT: Mapping[str, Program] = {
 FEW = {f"{name}, three rows": each._replace(inputs=(X[:3],)) for name, each in WEIGHTED.items()}
 """OpenVINO multiplies up to four rows with the numbers of 8 bits themselves."""
 
-RIGHT = {**WEIGHTED, **FEW, **FOUR, **WHOLE, **ROUNDED, **CHAINS}
+POINTS = W8[:COLUMNS, :32, None, None], ROW[:, None, None, None]
+KERNELS = {"a kernel of points": Program(of_points, POINTS, (X.reshape(1, 5, 8, 32),))}
+
+RIGHT = {**WEIGHTED, **FEW, **FOUR, **WHOLE, **ROUNDED, **CHAINS, **KERNELS}
 ALL = {**RIGHT, **STRICT}
 NEW = ("MatMulNBits", "MatMulInteger", "QuantizeLinear", "DequantizeLinear", "QLinearMatMul")
 

@@ -65,30 +65,28 @@ class CrashedError(Exception):
         self.late, self.misread = late, misread
 
     def found(self, lines_max: int) -> str:
-        """Return how it ended, and its last lines of output."""
-        return quoted(describe_status(self.status), self.last_lines(lines_max))
+        """Return how it ended, what it was doing, and its last lines of output."""
+        ended = describe_status(self.status) + (f" while {self.doing}" if self.doing else "")
+        return quoted(ended, self.last_lines(lines_max))
 
     def refusal(self, code: str, where: str, lines_max: int, cause: str = "") -> AotcError:
-        """Return the error where no better reason is known, with what the process was doing."""
-        ended = describe_status(self.status) + (f" while {self.doing}" if self.doing else "")
-        lines = self.last_lines(lines_max)
-        if self.status == -signal.SIGBUS:
-            hint = "run it again when no other program writes the files that it reads"
-        elif self.status == -signal.SIGKILL:
-            hint = "free memory: the system kills processes that need too much"
-        elif limited := self.starved():
-            hint = limited
-        elif lines:
-            hint = "read its last lines above"
-        else:
-            hint = "look for code that ends a process, such as `os._exit`"
-        return refusal(code, where, quoted(ended, lines), cause=cause, hint=hint)
+        """Return the error where no better reason is known."""
+        hint = self.hint() or (
+            "read its last lines above"
+            if self.last_lines(lines_max)
+            else "look for code that ends a process, such as `os._exit`"
+        )
+        return refusal(code, where, self.found(lines_max), cause=cause, hint=hint)
 
-    def starved(self) -> str | None:
-        """Return a hint if it may have run out of address space, which the shell limits.
+    def hint(self) -> str | None:
+        """Return a hint if the signal shows why it ended, or its address space may have run out.
 
-        XLA, LLVM and OpenBLAS then end a process, and rarely print why.
+        The shell limits that. XLA, LLVM and OpenBLAS then end a process, and rarely print why.
         """
+        if self.status == -signal.SIGBUS:
+            return "run it again when no other program writes the files that it reads"
+        if self.status == -signal.SIGKILL:
+            return "free memory: the system kills processes that need too much"
         limit = address_space()
         is_abort = self.status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
         is_starved = any(word in line for line in self.said for word in WITHOUT_MEMORY)

@@ -7,7 +7,7 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from aotc.compile.mlir.jax_functions import inlined
+from aotc.compile.mlir.jax_functions import element_of, inlined
 
 type Axes = tuple[int, ...]
 """For each axis of a value, the axis of the weight that it is."""
@@ -94,10 +94,8 @@ def matrix_products(module: ir.Module, parameters: Collection[int]) -> list[Matr
 
 def _products(value: Any, parameter: int) -> Iterator[MatrixProduct]:
     for operation, place, axes in spread(value, MOVES[:1], loops=False)[1]:
-        if operation.name == "stablehlo.dot_general" and all(
-            isinstance(ir.ShapedType(each.type).element_type, ir.F32Type)
-            for each in (*operation.operands, *operation.results)
-        ):
+        both = (*operation.operands, *operation.results)
+        if operation.name == "stablehlo.dot_general" and {*map(element_of, both)} == {"f32"}:
             yield MatrixProduct(operation, place, parameter, axes)
 
 
@@ -115,7 +113,8 @@ def spread(
     for value, axes in values:
         for use in value.uses:
             operation, place = use.owner.operation, use.operand_number
-            if operation.name in moves and place == 0 and _is_of_floats(operation.results[0]):
+            is_move = operation.name in moves and place == 0
+            if is_move and element_of(operation.results[0]).startswith(("f", "bf")):
                 order = [*range(operation.results[0].type.rank)]
                 if operation.name in MOVES[:2]:
                     order = [axes[i] for i in operation.attributes.get("permutation", order)]
@@ -126,10 +125,6 @@ def spread(
             elif operation.name != "stablehlo.return" or not _is_carried(operation, place):
                 uses.append((operation, place, axes))
     return values, uses
-
-
-def _is_of_floats(value: Any) -> bool:
-    return isinstance(ir.ShapedType(value.type).element_type, ir.FloatType)
 
 
 def uses_of(module: ir.Module) -> list[frozenset[Use]]:
@@ -149,7 +144,8 @@ def _uses(weight: Any) -> Iterator[Use]:
             summed = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
             yield Product(_sorted(axes, summed[place]))
         elif operation.name in CONVOLUTIONS and place == 1:
-            yield Product(_sorted(axes, _summed(operation)), is_convolution=True)
+            *inner, _ = kernel_axes(operation)
+            yield Product(_sorted(axes, inner), is_convolution=True)
         else:
             yield other_use(operation)
 
@@ -163,10 +159,12 @@ def _sorted(axes: Axes, contracted: Any) -> Axes:
     return tuple(sorted(axes[i] for i in contracted))
 
 
-def _summed(convolution: Any) -> Iterator[int]:
+def kernel_axes(convolution: Any) -> Iterator[int]:
+    """Yield the axes of a convolution's kernel: those of space, and its inputs and outputs."""
     numbers = stablehlo.ConvDimensionNumbers(convolution.attributes["dimension_numbers"])
     yield from numbers.kernel_spatial_dimensions
     yield numbers.kernel_input_feature_dimension
+    yield numbers.kernel_output_feature_dimension
 
 
 def _is_invariant(loop: Any, place: int) -> bool:

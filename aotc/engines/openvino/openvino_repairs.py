@@ -446,6 +446,18 @@ def _stepped(node: Any) -> Any:
 _MOVED = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")
 
 
+def _widen_kernel(node: Any) -> None:
+    """Hide a quantized kernel of single points from ConvertWeightCompressedConv1x1ToMatmul.
+
+    That pass of OpenVINO 2026.4 fails on scales that are not constants themselves, and multiplies
+    matrices whatever the strides and the order of axes are.
+    """
+    kernel = node.input_value(1)
+    is_widened = kernel.get_node().get_type_name() == "Multiply"
+    if is_widened and prod(kernel.get_shape()[2:]) == 1:
+        node.input(1).replace_source_output(unchanged(kernel).output(0))
+
+
 def _repeat_scales(node: Any) -> None:
     """Repeat scales and zero points of 8-bit weights for every number.
 
@@ -490,6 +502,7 @@ _REPAIRS: Sequence[Repairs] = (
     dict.fromkeys(_REDUCTIONS, _reduced),
     dict.fromkeys(("Add", "Divide", "Multiply", "Subtract"), _keep_rank),
     {"MatMul": _repeat_scales},
+    {"Convolution": _widen_kernel},
     dict.fromkeys(_JOINED, _end_attention),
 )
 """Repairs one after the other, each of the whole model."""

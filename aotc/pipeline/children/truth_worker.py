@@ -4,7 +4,7 @@ It uses the module in float64, or StableHLO's reference interpreter, in a proces
 `aotc.pipeline.children.program_worker` is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import cast
 
@@ -54,15 +54,15 @@ def work(scratch: Scratch, encoded: bytes, progress: Progress) -> list[Verdict] 
     # Before any thread of an engine, which inherits it.
     confined_process.shut_off(str(scratch.folder))
     job = unpacked(encoded, TruthJob)
-    program = scratch.program.read()
-    cases = []
-    for call in job.calls:
-        captured = program.entry_points[call.key.entry_point]
-        cases.append(_Case(call, captured, scratch, job))
+    program = scratch.program.read().entry_points
+    cases = [_Case(call, program[call.key.entry_point], scratch, job) for call in job.calls]
     if not job.options:
         return [case.opinion() for case in cases]
-    device = Processor()
-    return [case.verdict(device, job.options) for case in cases]
+    device, verdicts = Processor(), []
+    for call, case in zip(job.calls, cases, strict=True):
+        progress.started(f"computing {call} in float64")
+        verdicts.append(case.verdict(device, job.options))
+    return verdicts
 
 
 class _Case:
@@ -78,32 +78,32 @@ class _Case:
         found = found_file(scratch.folder, job.target, call).read()
         self._found = [*map(array_of, found)]
         self._rtol, self._atol = job.tolerances[call.key.entry_point]
+        self._ways: list[list[Array]] = []
+        self._neighbours: list[tuple[list[Array], list[Array]]] = []
+        self._orders: list[list[Array]] = []
 
     def verdict(self, device: Processor, options: Sequence[Mapping[str, str]]) -> Verdict:
         """Return the verdict by the float64 results, or the differences if these are unknown."""
-        ways: list[list[Array]] = []
-        neighbours: list[tuple[list[Array], list[Array]]] = []
-        orders: list[list[Array]] = []
         with suppress(AotcError, NotWidenedError, ValueError, RuntimeError):
-            self._compute_truth(device, options, ways, neighbours, orders)
+            for _ in self._compute_truth(device, options):
+                if self._judged().is_settled:
+                    break  # what follows only accepts more
+        return self._judged()
+
+    def _judged(self) -> Verdict:
         verdicts = []
         for place, tensor in enumerate(self._outputs):
-            pairs = [(one[place], exact[place]) for one, exact in neighbours]
-            others = [order[place] for order in orders]
-            truth = Truth([way[place] for way in ways], pairs, others) if ways else None
+            pairs = [(one[place], exact[place]) for one, exact in self._neighbours]
+            others, ways = ([each[place] for each in every] for every in (self._orders, self._ways))
+            truth = Truth(ways, pairs, others) if ways else None
             found, plain = self._found[place], self._plain[place]
             verdicts.append(verdict_of(tensor.path, found, plain, truth, self._rtol, self._atol))
         return worst_of(verdicts)
 
     def _compute_truth(
-        self,
-        device: Processor,
-        options: Sequence[Mapping[str, str]],
-        ways: list[list[Array]],
-        neighbours: list[tuple[list[Array], list[Array]]],
-        orders: list[list[Array]],
-    ) -> None:
-        """Add what a `Truth` holds of all outputs, as far as it can be computed."""
+        self, device: Processor, options: Sequence[Mapping[str, str]]
+    ) -> Iterator[None]:
+        """Add what a `Truth` holds of all outputs, as far as it can be computed, part by part."""
         arguments = self._arguments()
         if sum(array.nbytes for array in arguments) > ARGUMENTS_MAX:
             return
@@ -111,18 +111,20 @@ class _Case:
         wide, *wide_others = ([*map(_wide, each)] for each in (arguments, *others))
         artifact, (first, *rest) = widened(self._artifact), options
         exact, *nearby = self._computed(device, artifact, [wide, *wide_others], first)
-        ways.append(exact)
+        self._ways.append(exact)
         if any(array.dtype == np.float64 for array in arguments):
-            neighbours += [(each, exact) for each in nearby]
+            self._neighbours += [(each, exact) for each in nearby]
         else:
             plain = self._computed(device, self._artifact, others, {})
-            neighbours += zip(plain, nearby, strict=True)
+            self._neighbours += zip(plain, nearby, strict=True)
+            yield
             for seed in range(ORDERS):
                 blurred = widened(self._artifact, seed)
-                orders += self._computed(device, blurred, [wide], {**first, **ONCE})
+                self._orders += self._computed(device, blurred, [wide], {**first, **ONCE})
+        yield
         for way in rest:
-            ways += self._computed(device, artifact, [wide], way)
-        ways += self._computed(device, self._artifact, [arguments], {**first, **ONCE})
+            self._ways += self._computed(device, artifact, [wide], way)
+        self._ways += self._computed(device, self._artifact, [arguments], {**first, **ONCE})
 
     def opinion(self) -> Side:
         """Return the side that differs from the interpreter; "" where it is not used."""

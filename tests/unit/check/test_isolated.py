@@ -15,15 +15,18 @@ from aotc.base.errors import EngineFailedError, ParityError, finding
 from aotc.base.workers.worker_child import ANSWER, FINDINGS
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.check import parity_process
-from aotc.check.trial_records import Call, Outcome, Trial
+from aotc.check.trial_records import Call, Outcome, Trial, found_file
 from aotc.check.trial_truth import Verdict
 from aotc.check.trial_verdict import Repeat
+from aotc.pipeline.parity_check import TruthProcess
+from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.schema.bundle_manifest import ParityNotRun
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.serving.readiness import Difference
 from tests.conftest import ROOT
 from tests.refusals import error_of
 from tests.running import printed
+from tests.unit.runtime.samples import manifest
 
 GOLDEN = ROOT / "tests" / "golden"
 FINDING = {
@@ -111,6 +114,7 @@ def test_a_wrong_result_of_plain_jax_is_no_failure_of_the_engine(tmp_path: Path)
     ("script", "found"),
     [
         ("kill -SEGV $$", "SIGSEGV"),
+        ("kill -KILL $$", "SIGKILL"),
         ("kill -ILL $$", "SIGILL"),
         ("echo 'terminate called' >&2; kill -ABRT $$", "terminate called"),
         ("exit 3", "exit status 3"),
@@ -128,6 +132,16 @@ def test_a_crash_of_the_process_is_a_failed_build(tmp_path: Path, script: str, f
 def test_endless_fixture_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity_process, "SECONDS_MAX", 0.2)
     assert refused("exec sleep 60", tmp_path).code == "AOTC-E952"
+
+
+def test_a_crash_of_the_float64_process_is_no_wrong_result(tmp_path: Path) -> None:
+    truth = TruthProcess(Scratch(tmp_path), Processes(), manifest())
+    found_file(tmp_path, truth.target, Call(KEY, "extreme")).write([])
+    (found,) = error_of(ParityError, truth, [Call(KEY, "extreme")]).findings
+    assert (found.code, found.title) == ("AOTC-E952", "float64 process failed")
+    assert found.where == "predict[batch=8] with the inputs extreme for cpu-x86-64-v3"
+    assert found.found.startswith("exit status 1") and "FileNotFoundError" in found.found
+    assert truth([Call(KEY), Call(KEY, "nan")]) == [Verdict("", False, 0)] * 2
 
 
 def test_a_bundle_that_the_runtime_refuses_is_a_failed_build_with_its_code(tmp_path: Path) -> None:

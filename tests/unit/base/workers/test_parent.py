@@ -231,4 +231,4 @@ def test_crash_under_a_limit_of_address_space_names_the_limit(
     crashed = worker_parent.CrashedError(status, "", said, late=False, misread="")
     hint = crashed.refusal("AOTC-E835", "here", 9).findings[0].hint
     assert ("ulimit -v unlimited" in hint) == is_told
-    assert is_told == (crashed.starved() is not None)
+    assert is_told == (crashed.hint() is not None)
