@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.base.errors import refusal
-from aotc.capture.file_digests import changed_meanwhile, digest_of_open, state_of, state_of_open
+from aotc.capture.file_digests import changed_meanwhile, digest_of_open, state_of_open
 from aotc.capture.model_files.model_archive import Damaged, read_archive
 from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.errors import AotcError

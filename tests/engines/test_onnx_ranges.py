@@ -7,20 +7,19 @@ from typing import Any
 
 import jax
 import numpy as np
+import onnxruntime
 import pytest
 
 import aotc_runtime
 from aotc.base.errors import AotcError
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.trust.trust_text import policy_text
+from aotc.cli.command_group import cli
 from aotc.commands.profiles.size_space import space_of_bundle
-from aotc.pipeline.build import build
-from aotc.pipeline.build_options import BuildOptions
 from aotc.report.sizes_report import shapes_lines, shapes_report
 from aotc_runtime import LoadedBundle, ShapeError
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import Once
+from tests.e2e.small_programs import build_signed
 from tests.engines.sums import manifests, refused_at_load
 from tests.refusals import error_of
 
@@ -83,12 +82,8 @@ def program(**results: str) -> str:
 
 def made(folder: Path, manifest: str = MANIFEST, **results: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "program.py").write_text(program(**results))
     entries = map(ENTRY.format, results or ["encode"])
-    (folder / "sums.toml").write_text("".join([manifest, *entries]))
-    signer = LocalSigner.ephemeral()
-    (folder / "trust.toml").write_text(policy_text("sums", [signer.public_pem()]))
-    build(folder / "sums.toml", folder / "sums.aotb", BuildOptions(signer=signer))
+    build_signed(folder, "sums", program(**results), "".join([manifest, *entries]))
 
 
 def loaded(folder: Path) -> LoadedBundle:
@@ -139,10 +134,41 @@ def test_one_executable_is_compared_at_both_ends_and_at_eight_sizes_between(rang
     contents, _ = read_unverified(open_bundle(ranged / "sums.aotb"))
     (read,) = contents.manifests.values()
     assert [*shapes_lines(shapes_report(read.entry_points["encode"]))] == [
-        "seq: one executable for all sizes"
+        "seq: one executable for all sizes",
+        "batch: specialised, encode in program.py asks whether batch == 2",
     ]
     space = space_of_bundle(read, "encode")
     assert len(space.profiles) == len({tuple(each.items()) for each in space.profiles}) == 2 * 17
+
+
+def test_commands_read_a_range(ranged: Path, tmp_path: Path) -> None:
+    bundle, trust = str(ranged / "sums.aotb"), ("--trust", str(ranged / "trust.toml"))
+    (tmp_path / "log.jsonl").write_text('{"batch": 1, "seq": 3}\n{"batch": 2, "seq": 17}\n')
+    log = ("--traffic", str(tmp_path / "log.jsonl"))
+    profile, model = ("--profile", "batch=2,seq=17"), tmp_path / "model"
+    for words in (
+        ("inspect", bundle),
+        ("diff", bundle, bundle),
+        ("explain", bundle, "encode", *trust, *profile),
+        ("report", bundle, *trust, "-o", str(tmp_path / "page.html")),
+        ("profiles", "suggest", str(ranged / "manifest.toml"), *log),
+        ("profiles", "check", bundle, *log, "--min-coverage", "1", "--max-padding", "0"),
+        (
+            "export",
+            bundle,
+            "encode",
+            "--as",
+            "onnx",
+            *trust,
+            *profile,
+            "-o",
+            str(tmp_path / "model"),
+        ),
+    ):
+        cli.main(words, standalone_mode=False)
+    exported = onnxruntime.InferenceSession(model / "model.onnx")
+    (results, *_) = exported.run(None, {"rows": np.ones((2, 5, 4), np.float32)})
+    assert results.shape[1] == 5
 
 
 @pytest.mark.parametrize(("largest", "keys", "code"), [(17, 0, "AOTC-E753"), (18, 1, "AOTC-E118")])
@@ -198,4 +224,4 @@ def test_what_one_executable_cannot_serve_is_refused(
 def test_an_engine_that_compiles_each_size_takes_no_range(tmp_path: Path) -> None:
     both = MANIFEST.replace('["onnxruntime"]', '["onnxruntime", "xla"]')
     (finding,) = error_of(AotcError, made, tmp_path, both).findings
-    assert (finding.code, finding.hint) == ("AOTC-E816", 'write `engines = ["onnxruntime"]`')
+    assert (finding.code, finding.hint) == ("AOTC-E816", 'engines = ["onnxruntime"]')

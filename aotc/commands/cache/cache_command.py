@@ -1,10 +1,17 @@
 """`aotc cache`: the build cache."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import click
 
 from aotc.cli.cache_options import cache_option, require_store, size_option
 from aotc.cli.command_output import HELP_OPTION, Output, command
 from aotc_runtime.base.rendering import say
+
+if TYPE_CHECKING:
+    from aotc.pipeline.cache.cache_store import Contents, LocalStore
 
 
 @click.group()
@@ -56,26 +63,8 @@ def prune(out: Output, place: str | None, cache_size: str | None) -> None:
     \b
     aotc cache prune --cache-size "1 GiB"
     """
-    from aotc.pipeline.cache.cache_folder import require_removed
-
     store = require_store(place, cache_size)
-    removed, left = store.trim(), store.contents()
-    require_removed(store)
-    document = {
-        "folder": str(store.folder),
-        "removed_entries": removed.entries,
-        "removed_bytes": removed.bytes,
-        "entries": left.entries,
-        "bytes": left.bytes,
-    }
-
-    def text() -> None:
-        from aotc.report.report_text import size
-
-        what = f"removed {removed.entries} entries, {size(removed.bytes)}"
-        say(f"{what}; {size(left.bytes)} are left")
-
-    out.result(document, text)
+    _removed(out, store, store.trim())
 
 
 @cache.command()
@@ -89,14 +78,22 @@ def clear(out: Output, place: str | None) -> None:
     \b
     aotc cache clear
     """
-    from aotc.pipeline.cache.cache_folder import require_removed
-
     store = require_store(place, None)
-    removed = store.clear()
+    _removed(out, store, store.clear())
+
+
+def _removed(out: Output, store: LocalStore, removed: Contents) -> None:
+    from aotc.pipeline.cache.cache_folder import require_removed
+    from aotc.report.report_text import size
+
+    left = store.contents()
     require_removed(store)
     document = {
         "folder": str(store.folder),
         "removed_entries": removed.entries,
         "removed_bytes": removed.bytes,
+        "entries": left.entries,
+        "bytes": left.bytes,
     }
-    out.result(document, lambda: say(f"removed {removed.entries} entries, {removed.bytes} bytes"))
+    what = f"removed {removed.entries} entries, {size(removed.bytes)}"
+    out.result(document, lambda: say(f"{what}; {size(left.bytes)} are left"))

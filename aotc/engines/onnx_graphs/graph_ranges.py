@@ -34,16 +34,8 @@ def affine(rows: Sequence[Sequence[int]], sizes: Sequence[int]) -> list[Affine] 
     return found
 
 
-def generalized(graphs: Mapping[int, Graph], dimension: str) -> Graph:
-    """Return the first graph, changed to one for any size; the graphs are by size.
-
-    Raises UnsupportedError, which names the operation, for one that depends on the size otherwise.
-    """
-    return _Generalizer(graphs, dimension).whole()
-
-
-class _Generalizer:
-    """Goes through the graphs side by side.
+class Generalizer:
+    """Changes the first graph to one for any size, by going through graphs by size side by side.
 
     `same` has the names of each graph's arrays in the first, `lengths` by such a name the axes of
     an array whose shape depends on the size.
@@ -57,7 +49,7 @@ class _Generalizer:
         self._made: dict[tuple[Affine, ...], Tensor] = {}
 
     def whole(self) -> Graph:
-        """Return the graph for any size."""
+        """Return the graph. Raises UnsupportedError, with what depends on the size otherwise."""
         graph, nodes = self._graph, [each.nodes for each in self._every]
         self._note("an input", [each.inputs for each in self._every])
         graph.nodes = []  # takes what computes numbers

@@ -47,7 +47,7 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
     from aotc.compile.xla import jaxlib_private
     from aotc.engines.onnx_graphs import stablehlo_program as program
     from aotc.engines.onnx_graphs.graph_builder import Kernels
-    from aotc.engines.onnx_graphs.graph_ranges import generalized
+    from aotc.engines.onnx_graphs.graph_ranges import Generalizer
     from aotc.engines.onnx_graphs.graph_translation import translate
 
     called: tuple[str, ...] = ()
@@ -78,7 +78,8 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
             _, *others = map(mlir_context.read_artifact, job.artifacts.values())
             read = [program.read(each) for each in others]
             alike = [graph, *(translate(each, job.weights, kernels, graph) for each in read)]
-            graph = generalized(dict(zip(job.artifacts, alike, strict=True)), job.dimension)
+            graphs = dict(zip(job.artifacts, alike, strict=True))
+            graph = Generalizer(graphs, job.dimension).whole()
         threads = POOL if cost.get("flops", 0) >= POOLED_FLOPS else CALLING
         taken = take(Translated(main, graph, job.weights, job.threads or threads))
     except (

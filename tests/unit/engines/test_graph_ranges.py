@@ -10,7 +10,7 @@ import pytest
 
 from aotc.engines.onnx_graphs import stablehlo_program
 from aotc.engines.onnx_graphs.graph_builder import Graph, Kernels, Node
-from aotc.engines.onnx_graphs.graph_ranges import affine, generalized
+from aotc.engines.onnx_graphs.graph_ranges import Generalizer, affine
 from aotc.engines.onnx_graphs.graph_translation import translate
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 from tests.unit.engines.lowering import module_of
@@ -55,18 +55,20 @@ def test_numbers_are_affine_in_the_size_or_not(
 
 def test_arrays_have_named_axes_and_shapes_follow_the_input() -> None:
     graphs = graphs_of(lambda x: jnp.concatenate([x, x]).reshape(-1, 4), ("n", 8))
-    graph = generalized(graphs, "n")
+    graph = Generalizer(graphs, "n").whole()
     assert graph.names.axes[graph.inputs[0].name] == ("1*n+0", 8)
     assert graph.names.axes[graph.outputs[0].name] == ("4*n+0", 4)
     shape = graph.names.arrays[only(graph, "Reshape").inputs[1]][1]
     assert shape.tolist() == [-1, 4]
-    graph = generalized(graphs_of(lambda x: x.reshape(x.shape[0], 2, 4) + 1, ("n", 8)), "n")
+    graph = Generalizer(graphs_of(lambda x: x.reshape(x.shape[0], 2, 4) + 1, ("n", 8)), "n").whole()
     shape = graph.names.arrays[only(graph, "Reshape").inputs[1]][1]
     assert shape.tolist() == [0, 2, 4], "an axis that stays is copied"
 
 
 def test_positions_are_counted_in_the_graph() -> None:
-    graph = generalized(graphs_of(lambda x: x * jnp.arange(x.shape[0])[:, None], ("n", 3)), "n")
+    graph = Generalizer(
+        graphs_of(lambda x: x * jnp.arange(x.shape[0])[:, None], ("n", 3)), "n"
+    ).whole()
     assert only(graph, "Range")
     used = {name for node in graph.walk() for name in node.inputs}
     assert all(array.size <= 4 for name, (_, array) in graph.names.arrays.items() if name in used)
@@ -87,10 +89,10 @@ def test_what_depends_on_the_size_otherwise_is_refused(
     function: Callable[..., Any], axes: tuple[str | int, ...], words: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=words):
-        generalized(graphs_of(function, axes), "n")
+        Generalizer(graphs_of(function, axes), "n").whole()
 
 
 def test_a_program_without_an_axis_of_the_dimension_is_refused() -> None:
     graphs = graphs_of(lambda x: x + 1, ("n",))
     with pytest.raises(UnsupportedError, match="no input"):
-        generalized(dict.fromkeys(SIZES, graphs[SIZES[0]]), "n")
+        Generalizer(dict.fromkeys(SIZES, graphs[SIZES[0]]), "n").whole()
