@@ -418,5 +418,5 @@ def stablehlo(session: nox.Session) -> None:
 def _npm(session: nox.Session, place: str, package: str, **variables: str) -> None:
     """Install a package of npm below out/, where there is an npm."""
     if shutil.which("npm"):
-        command = ("npm", "install", "--silent", "--prefix", str(OUT / place), package)
+        command = ("npm", "install", "--loglevel=error", "--prefix", str(OUT / place), package)
         run(session, *command, **variables)
