@@ -70,6 +70,8 @@ class Puller:
 
 def test_pulled_model_is_the_bundle_and_loads(registry: Registry, tmp_path: Path) -> None:
     place = f"oci://{registry.server.address}/{REPO}"
+    assert toolchain(["push", str(ASSETS), f"{place}:{'a' * 119}", "--modelpack"]) == 11
+    assert not registry.server.manifests
     assert toolchain(["push", str(ASSETS), place, "--modelpack"]) == 0
     puller = Puller(registry.server, "1.0.0-modelpack")
     kinds = puller.pull(tmp_path / "model")
@@ -81,14 +83,12 @@ def test_pulled_model_is_the_bundle_and_loads(registry: Registry, tmp_path: Path
     policy.write_text(policy_text("assets", [(GOLDEN / "assets.pub").read_text()]))
     verified = aotc_runtime.verify(tmp_path / "model", trust=policy)
     assert verified.root_digest.removeprefix("sha256:") in "".join(kinds)
-    assert puller.config["descriptor"] == {"name": "assets", "version": "1.0.0"}
-    assert puller.config["config"] == {"format": "aotc"}
     layers = [layer["digest"] for layer in puller.manifest["layers"]]
-    assert puller.config["modelfs"] == {"type": "layers", "diffIds": layers}
-    assert puller.config.keys() == {"descriptor", "config", "modelfs"}
-    tokens = [n for n, kind in kinds.items() if kind.endswith("weight.config.v1.raw")]
-    labels = (GOLDEN / "labels.txt").read_bytes()
-    assert labels in [bytes(members[name]) for name in tokens]
+    described, config = {"name": "assets", "version": "1.0.0"}, {"format": "aotc"}
+    files = {"type": "layers", "diffIds": layers}
+    assert puller.config == {"descriptor": described, "config": config, "modelfs": files}
+    tokens = [name for name, kind in kinds.items() if kind.endswith("weight.config.v1.raw")]
+    assert (GOLDEN / "labels.txt").read_bytes() in [bytes(members[name]) for name in tokens]
 
 
 def test_second_manifest_sends_documents_alone_and_is_the_same_again(registry: Registry) -> None:

@@ -126,8 +126,8 @@ def elsewhere(handler: Handler) -> None:
 @pytest.mark.parametrize(
     ("lie", "code"),
     [
-        (other_bytes, "AOTC-E301"),
-        (status(200, b"<html>sign in</html>", Content_Type="text/html"), "AOTC-E301"),
+        (other_bytes, "AOTC-E774"),
+        (status(200, b"<html>sign in</html>", Content_Type="text/html"), "AOTC-E774"),
         (endless, "AOTC-E775"),
         (elsewhere, "AOTC-E775"),
         (status(404), "AOTC-E774"),

@@ -190,24 +190,24 @@ def _claim(data: bytes, keys: Mapping[str, PublicKey], trials: Trials, now: date
 
 
 def chosen(
-    review: Review, entry_point: str, sizes: Mapping[str, int] | None, target: str | None
+    review: Review, entry_point: str | None, sizes: Mapping[str, int] | None, target: str | None
 ) -> list[ReviewedExecutable]:
     """Return the executables of an entry point that are named. Raises UsageError (AOTC-E055).
 
     Args:
         review: The bundle.
-        entry_point: Its name.
+        entry_point: Its name; None for all.
         sizes: Of the profiles, as far as needed to tell them from others; None for all.
         target: Their target; None for all.
     """
     names = sorted({executable.entry_point for executable in review.executables()})
-    if entry_point not in names:
+    if entry_point not in (None, *names):
         expected = f"one of: {', '.join(names)}"
-        raise refusal("AOTC-E055", review.bundle, entry_point, expected=expected)
+        raise refusal("AOTC-E055", review.bundle, str(entry_point), expected=expected)
     if target is not None and target not in review.targets:
         cause, expected = "target-not-found-in-the-bundle", f"one of: {', '.join(review.targets)}"
         raise refusal("AOTC-E055", "--target", target, cause=cause, expected=expected)
-    every = [e for e in review.executables() if e.entry_point == entry_point]
+    every = [e for e in review.executables() if entry_point in (None, e.entry_point)]
     found = [
         executable
         for executable in every

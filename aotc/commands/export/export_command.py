@@ -15,7 +15,7 @@ HELP_SECTION = "Ship"
 
 @click.command()
 @click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
-@click.argument("entry_point", help="Entry point to export")
+@click.argument("entry_point", required=False, help="Entry point; the only one by default")
 @click.option(
     "--as",
     "form",
@@ -32,7 +32,7 @@ HELP_SECTION = "Ship"
 def export(
     out: Output,
     bundle: Path,
-    entry_point: str,
+    entry_point: str | None,
     form: str,
     trust: Path,
     profile: str | None,

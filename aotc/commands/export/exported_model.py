@@ -33,19 +33,19 @@ class Chosen:
 
 def choose(
     review: Review,
-    entry_point: str,
+    entry_point: str | None,
     format: str,
     sizes: Mapping[str, int] | None,
     target: str | None = None,
     precision: str | None = None,
 ) -> Chosen:
-    """Return the only executable of an entry point that has this format.
+    """Return the only executable of these names that has this format.
 
     Raises UsageError (AOTC-E055) if there is none, or more than one.
 
     Args:
         review: A bundle that a policy accepts.
-        entry_point: Its name.
+        entry_point: Its name; None for any.
         format: A key of `FORMATS`.
         sizes: Of the profile, as far as needed to tell it from others; None for any.
         target: Its target; None for any.

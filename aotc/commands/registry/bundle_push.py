@@ -251,11 +251,8 @@ def _update_referrers_tag(
         listed = [*ours, *(each for each in there if each.get("digest") not in digests)]
         index = {"schemaVersion": 2, "mediaType": oci_layout.INDEX_TYPE, "manifests": listed}
         repository.put_manifest(tag, canonical_json.encode(index), oci_layout.INDEX_TYPE)
-    found, cause = (
-        f"{REFERRERS_TAG_TRIES} attempts overwritten",
-        "concurrent-push-to-the-repository",
-    )
-    raise refusal("AOTC-E775", where, found, cause=cause)
+    found = f"{REFERRERS_TAG_TRIES} attempts overwritten"
+    raise refusal("AOTC-E775", where, found, cause="concurrent-push-to-the-repository")
 
 
 class _Listed(msgspec.Struct):

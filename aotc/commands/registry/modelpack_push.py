@@ -17,6 +17,7 @@ from aotc_serve.oci.oci_references import Reference
 from aotc_serve.oci.registry_blobs import push_blob
 from aotc_serve.oci.registry_client import Repository
 
+SUFFIX = "-modelpack"
 FILE_PATH = "org.cncf.model.filepath"
 PREFIX = "application/vnd.cncf.model."
 OTHER = f"{PREFIX}code.v1.raw"
@@ -28,7 +29,7 @@ LAYERS = {
 
 
 def push_modelpack(source: BlobSource, pushed: Pushed, repository: Repository) -> Reference:
-    """Push the manifest of a pushed bundle, under its tag and `-modelpack`; return its reference.
+    """Push the manifest of a pushed bundle, under its tag and `SUFFIX`; return its reference.
 
     Raises BundleFormatError, IntegrityError, RegistryError.
     """
@@ -60,5 +61,5 @@ def push_modelpack(source: BlobSource, pushed: Pushed, repository: Repository) -
         "layers": layers,
     }
     data = canonical_json.encode(manifest)
-    repository.put_manifest(f"{pushed.tag}-modelpack", data, oci_layout.MANIFEST_TYPE)
+    repository.put_manifest(pushed.tag + SUFFIX, data, oci_layout.MANIFEST_TYPE)
     return pushed.place.at(sha256(data))

@@ -62,11 +62,14 @@ def push(
     """
     from aotc.cli.command_progress import byte_progress
     from aotc.commands.registry import bundle_push as pushing
-    from aotc.commands.registry.modelpack_push import push_modelpack
+    from aotc.commands.registry.modelpack_push import SUFFIX, push_modelpack
     from aotc.report.report_text import size
     from aotc_runtime.system.streamed_bundle import open_streamed
+    from aotc_serve.oci.oci_references import parse
 
     there, source = _repository(reference, ca), open_streamed(bundle)
+    if modelpack and there.place.tag:
+        parse(str(there.place).partition("@")[0] + SUFFIX)
     with byte_progress("push", quiet=out.json) as on_bytes, there:
         found = pushing.push(source, there, _policy(trust), time.time(), mounts, on_bytes)
         pack = push_modelpack(source, found, there) if modelpack else None

@@ -125,6 +125,8 @@ def resolve(repository: Repository) -> Stored:
     if found is None:
         asked = name or "a reference without tag or digest"
         raise refusal("AOTC-E774", str(repository.place), asked)
+    if b'"manifests":' not in found.data:  # An attestation, ModelPack's manifest, or a web page.
+        raise refusal("AOTC-E774", str(repository.place), name, cause="manifest-is-no-bundle")
     return found
 
 

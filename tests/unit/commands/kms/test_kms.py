@@ -162,16 +162,26 @@ def test_a_key_that_the_service_does_not_have_is_one_finding(
     assert "NotFound" in found.found
 
 
-@services
-@pytest.mark.stores
-def test_a_vault_of_another_cloud_is_not_looked_for_in_azures(azure: str) -> None:
-    other = azure.replace("vault.azure.net", "vault.azure.cn")
-    (found,) = error_of(UsageError, open_signer, other, lambda _: None).findings
-    assert found.code == "AOTC-E016"
-
-
-@pytest.mark.parametrize("scheme", ["awskms", "gcpkms", "azurekms", "hashivault"])
-def test_a_missing_library_is_one_finding(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "securesystemslib.signer", None)
-    (found,) = error_of(UsageError, open_signer, f"{scheme}://key", lambda _: None).findings
-    assert (found.code, found.where) == ("AOTC-E016", f"signer {scheme}, opening the key")
+@pytest.mark.parametrize(
+    ("uri", "expected", "missing"),
+    [
+        ("awskms:", "awskms:///KEY", ""),
+        ("awskms://host/key", "awskms:///KEY", ""),
+        ("gcpkms://key", "gcpkms://projects/", ""),
+        # A vault of another cloud is not looked for in Azure's.
+        ("azurekms://v.vault.azure.cn/k", "azurekms://VAULT.vault.azure.net/KEY", ""),
+        ("hashivault://", "hashivault://KEY", ""),
+        ("awskms:///key", "", "boto3"),
+        ("hashivault://key", "", "hvac"),
+        ("azurekms://v.vault.azure.net/k", "", "azure.keyvault.keys"),
+        (f"gcpkms://{cloud_services.VERSION}", "", "securesystemslib.signer"),
+    ],
+)
+def test_another_uri_or_a_missing_library_is_one_finding(
+    uri: str, expected: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    (found,) = error_of(UsageError, open_signer, uri, lambda _: None).findings
+    assert (found.code, found.where) == ("AOTC-E016", f"signer {uri.partition(':')[0]}")
+    assert (found.expected or "").startswith(expected)
+    assert ("[kms]" in found.hint) is bool(missing)
