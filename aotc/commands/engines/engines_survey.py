@@ -1,7 +1,6 @@
 """Compiles a program with every installed engine, and measures those that take all of it."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -34,45 +33,40 @@ def survey(
     name, where = target or manifest.targets[0], "--target" if target else "targets"
     known = for_engines(resolve_target(name, manifest.root, where))
     able = sorted((e for e, t in known.items() if isinstance(t, Target)), key=lambda e: e != XLA)
-    found = _compiled(_request(manifest, name, able, None), on_stage)
+    options = BuildOptions(targets=[name], on_stage=on_stage)
+    found = _compiled(_request(manifest, able, replace(options, keep_going=True)), options)
     if taken := [engine for engine, each in found.items() if not any(each.values())]:
         tuner = measuring()
-        request = _request(manifest, name, taken, tuner)
+        request = _request(manifest, taken, replace(options, tuning=tuner))
         if not request.untuned_targets:
-            _measure(request, tuner, found, on_stage)
+            _measure(request, tuner, found, options)
     return found
 
 
 def _request(
-    manifest: BuildManifest, target: str, engines: list[str], tuner: Tuner | None
+    manifest: BuildManifest, engines: list[str], options: BuildOptions
 ) -> build_stages.Request:
     """Return a build of the largest profile of each entry point by these engines."""
     overrides = {name: replace(each, engines=()) for name, each in manifest.overrides.items()}
     manifest = replace(manifest, engines=tuple(engines), overrides=overrides)
-    options = BuildOptions(targets=[target], tuning=tuner, keep_going=tuner is None)
     request = resolve(manifest, options)
-    by_size = sorted(manifest.executables(target), key=lambda key: prod(dict(key.sizes).values()))
+    profiles = manifest.executables(options.targets[0])
+    by_size = sorted(profiles, key=lambda key: prod(dict(key.sizes).values()))
     largest = {key.entry_point: key for key in by_size}
     return replace(request, wanted=dict.fromkeys(request.wanted, tuple(largest.values())))
 
 
-def _run(
-    request: build_stages.Request, on_stage: OnStage
-) -> AbstractContextManager[build_stages.BuildRun]:
-    return build_stages.open_run(request, BuildOptions(on_stage=on_stage))
-
-
-def _compiled(request: build_stages.Request, on_stage: OnStage) -> Survey:
+def _compiled(request: build_stages.Request, options: BuildOptions) -> Survey:
     """Compile a program with its source lines by each engine whose compiler is installed."""
     found: Survey = {}
-    with _run(request, on_stage) as run:
+    with build_stages.open_run(request, options) as run:
         source = build_stages.source_of(run)
         source = replace(source, job=replace(source.job, located=True))
-        failures = Failures(keep_going=False)
+        on, failures = (options.on_stage, options.on_output), Failures(keep_going=False)
         program = user_processes.capture(
-            source, run.tasks, run.workers, lambda _: None, on_stage, run.on_output, failures
+            source, run.tasks, run.workers, lambda _: None, *on, failures
         )
-        on_stage("compile", 0, 0)
+        options.on_stage("compile", 0, 0)
         for target in run.by_engine(request.targets[0]):
             jobs = compile_jobs(program.entry_points.values(), [target], request.wanted)
             backend = run.compilers[target.platform]
@@ -89,9 +83,11 @@ def _compiled(request: build_stages.Request, on_stage: OnStage) -> Survey:
     return found
 
 
-def _measure(request: build_stages.Request, tuner: Tuner, found: Survey, on_stage: OnStage) -> None:
+def _measure(
+    request: build_stages.Request, tuner: Tuner, found: Survey, options: BuildOptions
+) -> None:
     """Add the time of a call by each engine of the request, compiled without source lines."""
-    with _run(request, on_stage) as run:
+    with build_stages.open_run(request, options) as run:
         program, compiled = build_stages.capture_and_compile(run)
         parts = Assembler(request.manifest, program, run.built_with, run.scratch, request.assets)
         tuned = build_stages.tune_targets(run, tuner, program, compiled, parts)

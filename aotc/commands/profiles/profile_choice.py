@@ -296,7 +296,6 @@ def _levels(space: Space, points: Points, counts: Counts) -> list[NDArray[np.int
             loose.append(column)
         else:
             room /= len(levels[column])
-    means = np.maximum(1, np.average(points, axis=0, weights=counts).round().astype(np.int64))
     # Dimensions with few sizes keep them all, and leave their room to the others.
     for done, column in enumerate(sorted(loose, key=lambda column: len(levels[column]))):
         share = max(2, int(max(1.0, room) ** (1 / (len(loose) - done))))
@@ -309,9 +308,7 @@ def _levels(space: Space, points: Points, counts: Counts) -> list[NDArray[np.int
         elif len(sizes) > share:
             sizes = _thinned(sizes, SIZES_MAX)
             weights = np.bincount(np.searchsorted(sizes, points[:, column]), counts, len(sizes))
-            beside = np.repeat(means[None, :], len(sizes), axis=0)
-            beside[:, column] = sizes
-            levels[column] = sizes[best_runs(weights, elements(beside), share)]
+            levels[column] = sizes[best_runs(weights, sizes.astype(np.float64), share)]
         room /= len(levels[column])
     return levels
 

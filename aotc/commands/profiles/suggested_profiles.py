@@ -68,9 +68,10 @@ def suggest(
     accepted, outside = accept(space, traffic, log)
     choice = choose(space, accepted.points, accepted.counts, most)
 
-    def served(profiles: size_space.Points) -> Served:
-        return serve(space, accepted.points, accepted.counts, profiles)
-
+    served, today = (
+        serve(space, accepted.points, accepted.counts, profiles)
+        for profiles in (choice.profiles, space.points(space.profiles))
+    )
     return Suggestion(
         manifest=manifest,
         target=written,
@@ -80,8 +81,8 @@ def suggest(
         outside=outside,
         most=most,
         choice=choice,
-        served=served(choice.profiles),
-        today=served(space.points(space.profiles)),
+        served=served,
+        today=today,
     )
 
 

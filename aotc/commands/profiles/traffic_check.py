@@ -156,10 +156,8 @@ def gate(
         worst, missed = checked.uncovered[0], checked.requests - checked.served.covered
         most = f"most often {sizes_text(worst.sizes)} ({worst.reason})"
         calls = f"{missed} of {checked.requests} calls without a profile, {most}"
-        found, expected = (
-            f"{checked.coverage:.6g}: {calls}",
-            f"at least {min_coverage:.6g} of all calls",
-        )
+        found = f"{checked.coverage:.6g}: {calls}"
+        expected = f"at least {min_coverage:.6g} of all calls"
         yield finding("AOTC-E971", where, found, expected=expected, hint=_hint(checked))
     if max_padding is not None and padding > max_padding:
         worst = checked.padded[0]

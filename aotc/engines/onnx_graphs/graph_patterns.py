@@ -148,10 +148,8 @@ def _exchange_factors(block: Block, decide: Callable[[bool], bool]) -> None:
 
 def _exchange(product: Operation, turned: Operation, decide: Callable[[bool], bool]) -> None:
     """Exchange the factors of a product if its rows are last then, and no more is transposed."""
-    numbers, shapes = (
-        product.attributes["dot_dimension_numbers"],
-        [each.shape for each in product.operands],
-    )
+    numbers = product.attributes["dot_dimension_numbers"]
+    shapes = [each.shape for each in product.operands]
     order = tuple(int(each) for each in turned.attributes["permutation"])
     batch = len(numbers["lhs_batching_dimensions"])
     summed = len(numbers["lhs_contracting_dimensions"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aotc.engines.onnx_graphs.stablehlo_program import Block
 
 POOLED_FLOPS = 3_000_000
-"""Operations of a call from which a pool of threads may be faster than the calling thread."""
+"""FLOPs of an operation from which a pool of threads may be faster than the calling thread."""
 
 
 class Translated(NamedTuple):
@@ -35,6 +35,17 @@ class Taken(NamedTuple):
 
     serialized: bytes
     operators: dict[str, int]
+
+
+def _largest(program: Block) -> int:
+    """Return the FLOPs of the largest operation; where there are loops, of those within.
+
+    Waking the threads of a pool costs more than they save in a short operation, and an LSTM's loop
+    wakes them in each step: it took twice as long as in the calling thread.
+    """
+    loops = [b for each in program.walk() if each.name == "stablehlo.while" for b in each.blocks]
+    every = [each for block in loops or [program] for each in block.walk()]
+    return max((o.flops for o in every if not o.blocks or o.name == "stablehlo.reduce"), default=0)
 
 
 @problem_as_result
@@ -66,6 +77,7 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
             # What the engine packs or folds of the weights is a copy of them.
             "temp": sum(main.arguments[place].size_bytes for place in job.weights),
         }
+        threads = POOL if _largest(main) >= POOLED_FLOPS else CALLING
         started = time.perf_counter()
         kernels = Kernels(
             operators=engine == evidence.ONNX_RUNTIME,
@@ -80,7 +92,6 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
             alike = [graph, *(translate(each, job.weights, kernels, graph) for each in read)]
             graphs = dict(zip(job.artifacts, alike, strict=True))
             graph = Generalizer(graphs, job.dimension).whole()
-        threads = POOL if cost.get("flops", 0) >= POOLED_FLOPS else CALLING
         taken = take(Translated(main, graph, job.weights, job.threads or threads))
     except (
         jaxlib_private.XlaError,

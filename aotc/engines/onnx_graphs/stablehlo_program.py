@@ -31,6 +31,12 @@ NARROW: Mapping[str, np.dtype[Any]] = {
 PARAMETERS: Mapping[str, np.dtype[Any]] = {**DTYPES, **NARROW}
 """By the name of an element's type, those of parameters."""
 
+_MOVING = (
+    "broadcast_in_dim concatenate constant dynamic_slice dynamic_update_slice gather iota pad "
+    "reshape reverse slice transpose"
+)
+"""Operations that compute no number."""
+
 type Array = np.ndarray[Any, Any]
 
 
@@ -83,8 +89,11 @@ class Operation:
     @property
     def flops(self) -> int:
         """Return about how many operations on numbers a call makes, loops counted once."""
-        count = sum(value.size for value in self.results)
-        if self.name == "stablehlo.dot_general":
+        moves = self.name.removeprefix("stablehlo.") in _MOVING.split()
+        count = 0 if moves else sum(value.size for value in self.results)
+        if self.name == "stablehlo.reduce":
+            count = self.operands[0].size
+        elif self.name == "stablehlo.dot_general":
             numbers, first = self.attributes["dot_dimension_numbers"], self.operands[0]
             summed = numbers["lhs_contracting_dimensions"]
             count *= 2 * prod(first.shape[axis] for axis in summed)

@@ -37,10 +37,8 @@ def find() -> tuple[Path, str]:
         hint = f"run `pip install --force-reinstall {PLUGIN}=={installed.version}`"
         raise refusal("AOTC-E907", PLUGIN, f"no {LIBRARY} in it", expected=expected, hint=hint)
     if needed and not f"{installed.version}.".startswith(f"{needed}."):
-        cause, hint = (
-            "compiler-version-does-not-match-jaxlib",
-            f"run `pip install {PLUGIN}=={needed}`",
-        )
+        cause = "compiler-version-does-not-match-jaxlib"
+        hint = f"run `pip install {PLUGIN}=={needed}`"
         found = installed.version
         raise refusal("AOTC-E907", PLUGIN, found, cause=cause, expected=expected, hint=hint)
     return library, installed.version

@@ -11,14 +11,19 @@ import pytest
 from jax import lax
 
 from aotc.base.errors import CompileError
+from aotc.base.evidence import ONNX_RUNTIME
+from aotc.capture.portable_stablehlo import portable
 from aotc.compile.compile_refusals import require_installed
-from aotc.engines.onnx_graphs import stablehlo_program
+from aotc.engines.onnx_graphs import graph_worker, stablehlo_program
 from aotc.engines.onnx_graphs.graph_builder import Graph
 from aotc.engines.onnx_graphs.graph_compiler import FORMAT
+from aotc.engines.onnx_graphs.graph_job import CALLING, POOL, Job
 from aotc.engines.onnx_graphs.graph_translation import translate
+from aotc.engines.onnx_graphs.graph_worker import POOLED_FLOPS
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 from tests.unit.engines.lowering import module_of
 
+LARGE, SMALL = jnp.ones((128, 128)), jnp.ones((32, 128))
 ROWS = jnp.ones((2, 16, 32))
 ROW = jnp.ones(32)
 IMAGE, KERNEL = jnp.ones((1, 8, 8, 4)), jnp.ones((3, 3, 4, 4))
@@ -31,6 +36,30 @@ def graph_of(function: Callable[..., Any], *inputs: Any, weights: tuple[int, ...
 def operators(graph: Graph) -> list[str]:
     """Operators in order, but for the one that names each result."""
     return [node.operator for node in graph.walk() if node.operator != "Identity"]
+
+
+def _steps(x: Any, w: Any) -> Any:
+    return lax.fori_loop(0, 3, lambda _, y: y @ w, x)
+
+
+def test_the_largest_operation_decides_who_computes() -> None:
+    for function, inputs, expected in (
+        (lambda x, w: x @ w, (LARGE, LARGE), POOL),
+        (lambda x, w: x @ w @ w @ w @ w, (SMALL, LARGE), CALLING),
+        (_steps, (LARGE, LARGE), POOL),
+        (lambda x, w: _steps(x, w) + (w @ w)[:32], (SMALL, LARGE), CALLING),
+        (jnp.sum, (jnp.ones(POOLED_FLOPS),), POOL),
+        (lambda x: jnp.broadcast_to(x, (POOLED_FLOPS,)), (1.0,), CALLING),
+    ):
+        lowered = jax.jit(function).trace(*inputs).lower(lowering_platforms=("cpu",))
+        job, taken = Job(portable(lowered.compiler_ir("stablehlo")).artifact, ()), list[str]()
+
+        def take(made: graph_worker.Translated, taken: list[str] = taken) -> graph_worker.Taken:
+            taken.append(made.threads)
+            return graph_worker.Taken(b"", {})
+
+        assert not graph_worker.compile_job(job, ONNX_RUNTIME, take).problem
+        assert taken == [expected]
 
 
 def _norm(x: Any, scale: Any, bias: Any) -> Any:
