@@ -220,32 +220,18 @@ def without_unused(closed: Any) -> Any:
     return closed.replace(jaxpr=used)
 
 
-def counted_sizes(jaxpr: Any) -> Iterator[tuple[Any, Chain]]:
-    """Yield the symbolic sizes that a jaxpr computes with as numbers, with their equations.
-
-    Each equation comes with those around it. Sizes that are only shapes are left out. jax names
-    the equation `dim_as_value`.
-    """
-    for chain in equations_within(jaxpr):
-        if chain[0].primitive.name == "dim_as_value":
-            yield chain[0].params["dim"], chain
-
-
 def sizes_in(jaxpr: Any) -> Iterator[tuple[Any, Chain]]:
     """Yield the symbolic sizes of results and in parameters, each with its equations."""
-    with _private("shape_poly._DimExpr"):
-        from jax._src.export.shape_poly import _DimExpr
     for chain in equations_within(jaxpr):
         axes = [axis for each in chain[0].outvars for axis in getattr(each.aval, "shape", ())]
         for size in (*axes, *jax.tree.leaves(chain[0].params)):
-            if isinstance(size, _DimExpr):
+            if symbols_of(size):
                 yield size, chain
 
 
 def symbols_of(size: Any) -> Collection[str]:
-    """Return the names of the dimensions in a size of a symbolic shape."""
-    with _private("shape_poly._DimExpr._get_vars"):
-        return () if isinstance(size, int) else size._get_vars()
+    """Return the names of the dimensions in a size of a symbolic shape; none of anything else."""
+    return size._get_vars() if hasattr(size, "_get_vars") else ()
 
 
 def size_at(size: Any, values: Mapping[str, Any]) -> Any:
@@ -349,7 +335,10 @@ def questions(note: Callable[[FrameType, str], None], root: Path) -> Iterator[No
 
 
 def _scanned(fn: Any, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    return fn(elems, elems)  # with no names but its own: it runs in a file of jax
+    import jax  # it runs in a file of jax, with the names of that
+
+    turned = jax.tree.map(lambda each: jax.numpy.flip(each, axis), elems)
+    return fn(elems, turned)  # which shows what is combined along the axis
 
 
 def _asking(frame: FrameType, is_passed: Callable[[str], bool]) -> FrameType:

@@ -32,7 +32,7 @@ _MANY = 2**10
 
 
 class Coupling(NamedTuple):
-    """Why a policy does not suit: a cause of AOTC-E839, and the equation with those around it."""
+    """A reason against a policy: a cause of AOTC-E839, and the equation with those around it."""
 
     cause: str
     chain: Chain
@@ -250,20 +250,21 @@ class _Sizes(_Flow):
             if self._dimension not in jax_private.symbols_of(size):
                 return nothing
             return [_AtSizes(np.asarray(jax_private.size_at(size, self._at), np.int32))]
-        shapes = [variable.aval.shape for variable in equation.outvars]
-        if any(each is None for each in given) or any(
-            prod(size for size in shape if isinstance(size, int)) > _MANY for shape in shapes
-        ):
-            return nothing
         if name == "broadcast_in_dim" and isinstance(given[0], _AtSizes):
             return [given[0]] if not _rank(equation.invars[0]) else nothing
+        shapes = [size for variable in equation.outvars for size in variable.aval.shape]
+        sizes = [size for size in shapes if isinstance(size, int)]
+        is_sized = any(isinstance(each, _AtSizes) for each in given)
+        is_known = all(each is not None for each in given) and (is_sized or sizes == shapes)
+        if not is_known or prod(sizes) > _MANY:
+            return nothing
         axes = [0 if isinstance(each, _AtSizes) else None for each in given]
         values = [each.values if isinstance(each, _AtSizes) else each for each in given]
         call = partial(equation.primitive.bind, **equation.params)
         with suppress(Exception):  # what jax cannot compute at known sizes depends on more
-            made = jax.vmap(call, tuple(axes))(*values) if 0 in axes else call(*values)
+            made = jax.vmap(call, tuple(axes))(*values) if is_sized else call(*values)
             results = list(made) if equation.primitive.multiple_results else [made]
-            if 0 not in axes:
+            if not is_sized:
                 return results
             if self.found is None and any(map(_is_decision, results)):
                 self.found = Coupling("program-decides-by-the-size", chain)
@@ -294,13 +295,15 @@ def pad_coupling(
 
     `sizes` are those that are accepted; other dimensions have the sizes of `others`.
     """
-    flow = _Rows(dimension)
+    flow, names = _Rows(dimension), set[str]()
     for chain in jax_private.equations_within(closed.jaxpr):
         is_drawing = chain[0].primitive.name in _DRAWING
         axes = flow.axes(chain[0].params["shape"]) if is_drawing else []
         # Numbers of threefry depend on their place alone; those along the first axis keep it.
         if axes and (axes != [0] or not jax_private.draws_by_place(chain[0])):
             return Coupling("padding-changes-random-numbers", chain)
+        names.update(jax_private.symbols_of(chain[0].params.get("dim")))
     found = _Sizes(dimension, sizes, others)
-    found.run(closed.jaxpr, [*closed.consts, *[None] * len(closed.jaxpr.invars)])
+    if dimension in names:
+        found.run(closed.jaxpr, [*closed.consts, *[None] * len(closed.jaxpr.invars)])
     return found.found

@@ -128,7 +128,8 @@ def analyze(
             coupled[name] = found.cause, trace_refusals.own_line(found.chain, root)
 
     if traced is not None:
-        for size, chain in jax_private.counted_sizes(traced.jaxpr):
+        for chain in jax_private.equations_within(traced.jaxpr):
+            size = chain[0].params.get("dim")  # of what jax names `dim_as_value`
             for name in sizes.keys() & jax_private.symbols_of(size):
                 counted.setdefault(name, trace_refusals.own_line(chain, root))
         for name, known in accepted.items():
