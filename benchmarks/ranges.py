@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.measure import ROOT, machine
 
-TEXTS, ROUNDS = 200, 40
+TEXTS, ROUNDS = 100, 40
 PROGRAM = """
 import jax.numpy as jnp
 from encoder.model import init, encode as masked

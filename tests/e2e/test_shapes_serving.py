@@ -259,6 +259,7 @@ def test_the_report_tells_paths_padding_parts_and_shapes(bundle: LoadedBundle) -
     }
     assert paths == {
         "exact": {"encode[batch=2,seq=8]": 2},
+        "range": {},
         "pad": {"encode[batch=2,seq=8]": 3},
         "split": {"encode[batch=8,seq=8]": 2},
         "compiled": {},

@@ -22,17 +22,19 @@ def test_calls_are_counted_by_path_and_executable() -> None:
     exact = Exact((("batch", 8),), "f[batch=8]", CallCounter())
     metrics = CallMetrics([exact])
     exact.counter.observe(1)
+    metrics.count(Path.RANGE, "f[batch=8]", None, 0, 1)
     metrics.count(Path.PAD, "f[batch=8]", Padding(6, 2, 10), 0, 1)
     metrics.count(Path.SPLIT, "f[batch=8]", Padding(3, 1, 5), 2, 1)
     metrics.count(Path.SPLIT, "f[batch=8]", None, 3, 1)
     metrics.count(Path.COMPILED, "f[compiled]", None, 0, 1)
-    assert metrics.calls == {"f[batch=8]": 4, "f[compiled]": 1}
+    assert metrics.calls == {"f[batch=8]": 5, "f[compiled]": 1}
     report = metrics.report()
     assert {
         path: {label: each["calls"] for label, each in labels.items()}
         for path, labels in report["paths"].items()
     } == {
         "exact": {"f[batch=8]": 1},
+        "range": {"f[batch=8]": 1},
         "pad": {"f[batch=8]": 1},
         "split": {"f[batch=8]": 2},
         "compiled": {"f[compiled]": 1},
