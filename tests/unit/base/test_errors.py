@@ -21,7 +21,7 @@ def test_a_finding_speaks_in_the_words_of_its_row() -> None:
         code="AOTC-E321",
         title="trust threshold is unreachable",
         where="trust.toml",
-        expected="2 or more keys that count now",
+        expected="2 or more keys that are valid now",
         found="1",
         hint="add a key with `aotc trust add-key`",
     )

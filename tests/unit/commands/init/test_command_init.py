@@ -27,84 +27,44 @@ PROGRAM = """
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-
 class Float32:  # as a jaxtyping annotation describes itself
     dtypes, dim_str = ["float32"], "batch 4"
-
-
 def predict(params, image, *, temperature=1.0, mode="plain"):
     return jnp.tanh(image @ params["w"]) / temperature
-
-
 def weights():
     return {"w": jnp.ones((4, 3))}
-
-
 def example():
     return {"image": np.ones((8, 4)), "temperature": 2.0, "mode": "fast"}
-
-
 def nested(tokens, batch):
     return tokens.sum(-1) + batch["x"][0][..., 0].astype(int)
-
-
 def nested_example():
     return np.arange(12, dtype=np.int32).reshape(3, 4), {"x": [np.ones((3, 2), np.float32)]}
-
-
 def draw(key):
     return jax.random.normal(key, (2,))
-
-
 def draw_example():
     return jax.random.key(0)
-
-
 def annotated(image: Float32, scale=1.0):
     return image * scale
-
-
 def tuple_of(state):
     return state[0] + 1
-
-
 def tuple_example():
     return ((np.ones(3, np.float32), np.ones(2, np.float32)),)
-
-
 def masked(mask):
     return mask
-
-
 def make_state():
     return (jnp.ones(3), jnp.ones(2))
-
-
 def sized_state(batch):
     return (jnp.ones((batch, 3)), jnp.ones(batch))
-
-
 def step_of(state, x):
     return state[0].sum(1) + state[1] + x
-
-
 def leave():
     raise SystemExit(0)
-
-
 def branches(x):
     return x if x.sum() > 0 else -x
-
-
 def too_many():
     return 1, 2, 3
-
-
 def unknown_name():
     return {"imago": np.ones(3)}
-
-
 def broken():
     raise ValueError("no data today")
 """
@@ -406,36 +366,20 @@ import functools
 
 import jax
 import jax.numpy as jnp
-
-
 def plain(x, /, y, n=2, *, scale=1.0):
     return x * y * scale * n
-
-
 def any_more(x, *rest, y, **more):
     return x + y
-
-
 def spread(*xs):
     return sum(xs)
-
-
 def by_name(**xs):
     return xs["x"]
-
-
 def nothing():
     return jnp.ones(4)
-
-
 def yields(x):
     yield x
-
-
 async def later(x):
     return x
-
-
 class Model:
     def __init__(self, w=2.0):
         self.w = w
@@ -453,8 +397,6 @@ class Model:
     @staticmethod
     def kept(x):
         return x * 3
-
-
 model = Model()
 bound = model.predict
 fixed = functools.partial(plain, scale=2.0)
