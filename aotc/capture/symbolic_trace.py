@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from jax import export
 
-from aotc.capture import jax_private, row_flow, trace_refusals, user_exceptions
+from aotc.capture import jax_private, jax_trees, row_flow, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
 from aotc.capture.line_coverage import recording
 from aotc.compile.mlir import mlir_context
@@ -111,7 +111,10 @@ def analyze(
         own = range(known.smallest, known.largest + 1, known.multiple_of)
         found = None
         if isinstance(policies.get(name), Split):
-            found = row_flow.split_coupling(traced.jaxpr, symbol)
+            plans = [plan for plan in policies.values() if isinstance(plan, Pad)]
+            made = {path for plan in plans for path in (plan.mask, plan.length)}
+            paths = [jax_trees.join(each.owner, each.path) for each in call_at(concrete).leaves]
+            found = row_flow.split_coupling(traced.jaxpr, symbol, [path in made for path in paths])
         elif isinstance(policies.get(name), Pad):
             found = row_flow.pad_coupling(traced, symbol, own, concrete)
         if found:
