@@ -79,7 +79,9 @@ class _Flow:
                 return [self.joined(each, self.stepped(chain, goes)) for each in made]
             case "scan":
                 return self._looped(chain, inner[0], given)
-        if inner and [*map(_rank, inner[0].invars)] == [*map(_rank, equation.invars)]:
+        own = (*equation.invars, *equation.outvars)
+        called = (*inner[0].invars, *inner[0].outvars) if inner else ()
+        if len(called) == len(own) and all(map(_is_alike, own, called)):
             return self.run(inner[0], given, chain)
         return self.made(chain, given)
 
@@ -105,12 +107,12 @@ class _Flow:
             carry = after
 
 
-def _rank(variable: Any) -> int:
-    return len(getattr(variable.aval, "shape", ()))
+def _shape(variable: Any) -> tuple[Any, ...]:
+    return getattr(variable.aval, "shape", ())
 
 
 def _is_alike(outer: Any, inner: Any) -> bool:
-    return _rank(outer) == _rank(inner)
+    return len(_shape(outer)) == len(_shape(inner))
 
 
 class _Row(NamedTuple):
@@ -171,7 +173,10 @@ class _Rows(_Flow):
             elif self._mixes(equation, given):
                 found = _coupled(chain)
         elif not _level(found):
-            found = None
+            # A sum over what is alike in all rows is as large as there are rows.
+            own = {axis for each in equation.invars for axis in self.axes(_shape(each))}
+            is_size = not own.isdisjoint(params.get("axes", ()))
+            found = _coupled(chain) if is_size else None
         return [found] * len(equation.outvars)
 
     def _chooses(self, equation: Any) -> bool:
@@ -196,13 +201,13 @@ class _Rows(_Flow):
         along |= {i for i, each in enumerate(params.get("padding_config", ())) if any(each)}
         is_any = name == "reshape" or name.startswith(("gather", "scatter"))
         for operand, state in zip(equation.invars, given, strict=True):
-            shape = operand.aval.shape
+            shape = _shape(operand)
             for axis in self.axes(shape) if _level(state) else ():
                 if name == "conv_general_dilated" and operand is equation.invars[0]:
                     along = {*params["dimension_numbers"].lhs_spec[1:]}
                 if axis in along:
                     return True
-                for made in (variable.aval.shape for variable in equation.outvars):
+                for made in map(_shape, equation.outvars):
                     kept = self.axes(made)
                     is_same = len(kept) == 1 and made[kept[0]] == shape[axis]
                     if len(kept) != 1 or not (is_same or is_any):
@@ -251,8 +256,8 @@ class _Sizes(_Flow):
                 return nothing
             return [_AtSizes(np.asarray(jax_private.size_at(size, self._at), np.int32))]
         if name == "broadcast_in_dim" and isinstance(given[0], _AtSizes):
-            return [given[0]] if not _rank(equation.invars[0]) else nothing
-        shapes = [size for variable in equation.outvars for size in variable.aval.shape]
+            return [given[0]] if not _shape(equation.invars[0]) else nothing
+        shapes = [size for variable in equation.outvars for size in _shape(variable)]
         sizes = [size for size in shapes if isinstance(size, int)]
         is_sized = any(isinstance(each, _AtSizes) for each in given)
         is_known = all(each is not None for each in given) and (is_sized or sizes == shapes)
@@ -279,11 +284,16 @@ def _is_decision(values: Any) -> bool:
     return len(counts) > 1 and bool(rows.dtype == np.bool_ or 2 * counts.max() > len(rows))
 
 
-def split_coupling(jaxpr: Any, dimension: str) -> Coupling | None:
-    """Return what keeps a dimension of a jaxpr from being split, if anything does."""
+def split_coupling(jaxpr: Any, dimension: str, alike: Sequence[bool]) -> Coupling | None:
+    """Return what keeps a dimension of a jaxpr from being split, if anything does.
+
+    `alike` is whether each input has the same in every row, as masks of the loader do.
+    """
     flow = _Rows(dimension)
-    shapes = [getattr(each.aval, "shape", ()) for each in jaxpr.invars]
-    given = [_Row(_OWN) if flow.axes(shape) else None for shape in shapes]
+    given = [
+        _Row(_OWN) if flow.axes(_shape(variable)) and not is_alike else None
+        for variable, is_alike in zip(jaxpr.invars, alike, strict=True)
+    ]
     found: State = reduce(flow.joined, flow.run(jaxpr, given), None)
     return found.coupling if _level(found) > _OWN else None
 

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from jax import export
 
-from aotc.capture import jax_private, row_flow, trace_refusals, user_exceptions
+from aotc.capture import jax_private, jax_trees, row_flow, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
 from aotc.capture.line_coverage import recording
 from aotc.compile.mlir import mlir_context
@@ -117,7 +117,10 @@ def analyze(
         own = range(known.smallest, known.largest + 1, known.multiple_of)
         found, policy = None, policies.get(name)
         if isinstance(plan := at_once(policy), Split):
-            found = row_flow.split_coupling(traced.jaxpr, symbol)
+            pads = [pad for pad in map(at_once, policies.values()) if isinstance(pad, Pad)]
+            made = {path for pad in pads for path in (pad.mask, pad.length)}
+            paths = [jax_trees.join(each.owner, each.path) for each in call_at(others).leaves]
+            found = row_flow.split_coupling(traced.jaxpr, symbol, [path in made for path in paths])
         elif isinstance(plan, Pad):
             found = row_flow.pad_coupling(traced, symbol, own, others)
         elif isinstance(policy, Range):
