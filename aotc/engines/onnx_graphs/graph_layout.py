@@ -48,10 +48,6 @@ def _concatenate(rule: Rule) -> list[Tensor]:
     return [rule.graph.concat(parts, rule.operation.attributes["dimension"])]
 
 
-def _reverse(rule: Rule) -> list[Tensor]:
-    return [reverse(rule.graph, rule.whole(0), rule.numbers("dimensions"))]
-
-
 def reverse(graph: Graph, value: Tensor, axes: tuple[int, ...]) -> Tensor:
     """Return the axes from their ends to their starts."""
     axes = tuple(axis for axis in axes if value.shape[axis] > 1)
@@ -179,7 +175,9 @@ RULES: Rules = {
     "stablehlo.dynamic_update_slice": _dynamic_update_slice,
     "stablehlo.pad": _pad,
     "stablehlo.reshape": _reshape,
-    "stablehlo.reverse": _reverse,
+    "stablehlo.reverse": lambda rule: [
+        reverse(rule.graph, rule.whole(0), rule.numbers("dimensions"))
+    ],
     "stablehlo.slice": _slice,
     "stablehlo.transpose": _transpose,
 }

@@ -123,11 +123,8 @@ def conv_integer(
 
 
 def _requantized(call: Call, total: Any, factor: Any, scale: Value, zero: Value) -> Any:
-    offset, scale, result = (
-        call.traced(zero),
-        call.traced(scale),
-        total.astype(jnp.float32) * factor,
-    )
+    offset, scale = call.traced(zero), call.traced(scale)
+    result = total.astype(jnp.float32) * factor
     if offset.dtype in FLOAT8:
         return saturated(result / scale, offset.dtype)
     return quantized(result, scale, offset, offset.dtype)

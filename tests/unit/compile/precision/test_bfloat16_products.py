@@ -16,11 +16,7 @@ from jaxlib.mlir import ir
 
 from aotc.capture.portable_stablehlo import portable
 from aotc.compile.mlir import mlir_context
-from aotc.compile.precision.bfloat16_products import (
-    bfloat16_uses,
-    multiply_bfloat16,
-    round_factors,
-)
+from aotc.compile.precision.bfloat16_products import bfloat16_uses, multiply_bfloat16, round_factors
 from aotc.compile.precision.quantized_numbers import Array
 from aotc.compile.precision.weight_products import Product
 
