@@ -36,7 +36,6 @@ AT_A_CALL = "engine-fails-at-a-call"
 ENGINE_FAILURES = {"AOTC-E753": "engine-cannot-load-its-executable", "AOTC-E755": AT_A_CALL}
 """Causes of AOTC-E953, by the code with which the loader reports an engine."""
 
-
 type AskVerdicts = Callable[[Sequence[Call]], list[Verdict]]
 """Returns the verdict on each call of a target's executables, from the files in the folder."""
 

@@ -116,10 +116,6 @@ def _convert(operation: Operation) -> str:
     return "of f32 to i32" if kinds == ("f32", "i32") else ""
 
 
-def _dot(operation: Operation) -> str:
-    return "" if operation.result.shape else "of two vectors"
-
-
 def _windows(operation: Operation) -> str:
     dilations = [
         int(each)
@@ -145,7 +141,7 @@ def _scatter(operation: Operation) -> str:
 
 _ODD: Mapping[str, Callable[[Operation], str]] = {
     "convert": _convert,
-    "dot_general": _dot,
+    "dot_general": lambda operation: "" if operation.result.shape else "of two vectors",
     "reduce_window": _windows,
     **dict.fromkeys(_INDEXED, _indexed),
     "scatter": _scatter,

@@ -208,11 +208,12 @@ class Quantizer:
         if found := self._made.get((weight, scheme.label)):
             return found
         array = array_of(self._weights[weight[0]].tensors[weight[1]])
-        narrow = np.float32 if scheme.is_scaled else jnp.bfloat16
-        if not np.isfinite(array.astype(narrow).astype(np.float32)).all():
+        with np.errstate(all="ignore"):  # the lowest number is rounded to minus infinity
+            numbers = quantize(array, scheme)
+            rounded = dequantize(numbers, scheme, array.dtype)
+        if not np.isfinite(rounded.astype(np.float32)).all():
             return "NaN or infinities"
-        numbers = quantize(array, scheme)
-        largest, snr_db = error_of(array, dequantize(numbers, scheme, array.dtype))
+        largest, snr_db = error_of(array, rounded)
         values = f"{weight[1]}:{scheme.label}"
         record = QuantizedWeight(
             set=weight[0],

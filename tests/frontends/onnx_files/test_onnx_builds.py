@@ -15,11 +15,14 @@ import onnx
 from onnx import helper
 
 import aotc_runtime
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.capture.model_entry_points import open_models
 from aotc.capture.weight_layouts import laid_out
 from aotc.commands.record_expected import model_recorder
 from aotc.commands.record_expected.recording_process import record
 from aotc.config.build_manifest import read_build_manifest
+from aotc.pipeline.build import build
 from tests.conftest import manifest_of
 from tests.e2e.rebuilt_models import Rebuilt, packages, ran
 from tests.frontends.onnx_files.making import FLOAT, INT64, graph, model, read, simple, value
@@ -96,6 +99,39 @@ def test_kernels_of_convolutions_change_layout_and_other_weights_do_not(tmp_path
     plain = open_models(read_build_manifest(tmp_path / "m.toml")).opened["m"].model
     found = opened.model.function(dict(stored), x)["y"]
     np.testing.assert_allclose(found, plain.function(dict(plain.weights), x)["y"], rtol=1e-5)
+
+
+TURNED = """
+name = "turned"
+engines = ["onnxruntime"]
+precision.small.weights = "int8"
+entry_points.turned.source = "network.onnx"
+entry_points.turned.precision = "small"
+entry_points.turned.inputs.x = { shape = [2, 3, 48, 192], dtype = "float32" }
+entry_points.turned.fixtures.ranges = { x = [-1, 1] }
+entry_points.turned.evaluation = { data = "a.npz", metric = "top1", max_drop = 0.05 }
+"""
+
+
+def test_a_trained_network_reads_a_photograph_in_8_bits(tmp_path: Path) -> None:
+    names = ("rapidocr_onnxruntime", "skimage", "PIL.Image")
+    ocr, skimage, image = (pytest.importorskip(name) for name in names)
+    network = Path(ocr.__file__).parent / "models/ch_ppocr_mobile_v2.0_cls_infer.onnx"
+    (tmp_path / "network.onnx").write_bytes(network.read_bytes())
+    page = image.open(Path(skimage.__file__).parent / "data/page.png").convert("L")
+    corners = [(x, y) for y in (49, 66, 85, 101, 119) for x in range(6, 300, 40)]
+    parts = [page.crop((x, y, x + 64, y + 16)).rotate(a) for x, y in corners for a in (0, 180)]
+    numbers = [np.asarray(each.resize((192, 48)), np.float32) / 127.5 - 1 for each in parts]
+    x = np.stack(numbers)[:, None].repeat(3, 1)
+    np.savez(tmp_path / "a.npz", x=x, target=np.tile([0, 1], len(corners)))
+    (tmp_path / "m.toml").write_text(manifest_of(TURNED))
+    signer, policy = LocalSigner.ephemeral(), tmp_path / "trust.toml"
+    accuracy = '\n[metrics]\n"turned.top1" = 0.85\n'
+    policy.write_text(policy_text("turned", [signer.public_pem()]) + accuracy)
+    made = build(tmp_path / "m.toml", output=tmp_path / "m.aotb", signer=signer)
+    (target,) = made.bundle.manifests.values()
+    assert "int8" in {each.dtype for each in target.weights["turned"].tensors}
+    aotc_runtime.load(tmp_path / "m.aotb", trust=policy).close()
 
 
 W = np.random.default_rng(3).normal(size=(8, 5)).astype(np.float32)

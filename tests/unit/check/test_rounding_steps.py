@@ -96,19 +96,20 @@ def by_token(pair: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("looped", "is_counted"),
+    ("function", "has_steps"),
     [
         (lambda x: jax.lax.fori_loop(0, 3, lambda _, x: rounds(x), x), True),
         (lambda x: jax.lax.scan(lambda x, _: (rounds(x), None), x, length=3)[0], True),
         (lambda x: jax.lax.while_loop(lambda x: x.sum() > 3, rounds, x), False),
         (lambda x: jax.lax.while_loop(lambda p: p[1] < 3, by_token, (x, 0))[0], False),
+        (lambda x: jnp.round(x) * 0.3, False),
     ],
 )
-def test_a_program_with_a_loop_that_numbers_may_end_stays_as_it_is(
-    looped: Any, is_counted: bool
+def test_a_loop_that_numbers_may_end_and_rounding_without_limits_stay(
+    function: Any, has_steps: bool
 ) -> None:
-    module = jax.jit(looped).lower(X).compiler_ir("stablehlo")
-    assert round_to_other_steps(module) == is_counted
+    module = jax.jit(function).lower(X).compiler_ir("stablehlo")
+    assert round_to_other_steps(module) == has_steps
 
 
 def test_computed_numbers_between_two_of_bfloat16_go_to_the_other_one() -> None:
@@ -130,11 +131,6 @@ def test_computed_numbers_between_two_of_bfloat16_go_to_the_other_one() -> None:
     lowered = jax.jit(lambda x, w: x @ w.T).lower(row[None], eye)
     round_factors(lowered.compiler_ir("stablehlo"), [])
     assert not round_to_other_steps(lowered.compiler_ir("stablehlo")), "inputs are no sums"
-
-
-def test_rounding_without_limits_stays_as_it_is() -> None:
-    lowered = jax.jit(lambda x: jnp.round(x) * 0.3).lower(X)
-    assert not round_to_other_steps(lowered.compiler_ir("stablehlo"))
 
 
 def test_static_scales_round_to_their_steps() -> None:

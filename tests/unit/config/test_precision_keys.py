@@ -26,33 +26,28 @@ def stated(good: str, precision: str, tables: str = SMALL) -> str:
     return good.replace(function, f"{function}\nprecision = {precision}") + tables
 
 
-def test_a_precision_is_read_with_its_defaults(good: str, read: Read) -> None:
-    manifest = read(stated(good, '"small"'))
-    found = manifest.precision_of("predict")
-    assert found is not None
-    name, spec = found
-    assert (name, spec.weights, spec.block, spec.keep) == ("small", "int8", 0, ())
-    assert read(stated(good, '["small"]')).entry_points["predict"].precision == ("small",)
-
-
 @pytest.mark.parametrize(
-    ("keys", "block"),
+    ("keys", "block", "keep"),
     [
-        ('weights = "int4"', 64),
-        ('weights = "int4"\ngroup = 32', 32),
-        ('weights = "int8"\ngroup = 32\nkeep = ["output/*"]', 32),
+        ('weights = "int8"', 0, ()),
+        ('weights = "int4"', 64, ()),
+        ('weights = "int4"\ngroup = 32', 32, ()),
+        ('weights = "int8"\ngroup = 32\nkeep = ["output/*"]', 32, ("output/*",)),
     ],
 )
-def test_a_group_is_read(keys: str, block: int, good: str, read: Read) -> None:
-    found = read(stated(good, '"small"', f"[precision.small]\n{keys}")).precision_of("predict")
+@pytest.mark.parametrize("precision", ['"small"', '["small"]'])
+def test_a_precision_is_read(
+    precision: str, keys: str, block: int, keep: tuple[str, ...], good: str, read: Read
+) -> None:
+    found = read(stated(good, precision, f"[precision.small]\n{keys}")).precision_of("predict")
     assert found is not None
-    assert found[1].block == block
+    assert (found[0], found[1].block, found[1].keep) == ("small", block, keep)
+    assert f'"{found[1].weights}"' in keys
 
 
-@pytest.mark.parametrize("precision", ['"float32"', '["float32"]'])
-def test_float32_is_the_program_as_it_is_written(precision: str, good: str, read: Read) -> None:
-    assert read(stated(good, precision, "")).precision_of("predict") is None
-    assert read(good).precision_of("predict") is None
+def test_float32_is_the_program_as_it_is_written(good: str, read: Read) -> None:
+    for text in (good, stated(good, '"float32"', ""), stated(good, '["float32"]', "")):
+        assert read(text).precision_of("predict") is None
 
 
 @pytest.mark.parametrize(
@@ -107,20 +102,15 @@ def test_a_precision_that_cannot_be(
     assert text in f"{found.expected} {found.found} {found.hint}"
 
 
+OUTSIDE = "[entry_points.predict.out_of_profile]\n"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
-        ("schema = 1", "schema = 1\nmesh = { data = 1 }", "precision and mesh"),
-        (
-            "seed = 0",
-            'seed = 0\n[entry_points.predict.out_of_profile]\nbatch = "compile"',
-            "precision and the policy compile",
-        ),
-        (
-            "seed = 0",
-            'file = "fixtures.npz"\nresults = "fixtures.npz"',
-            "precision and fixtures.results",
-        ),
+        ("schema = 1", "schema = 1\nmesh = { data = 1 }", "mesh"),
+        ("seed = 0", f'seed = 0\n{OUTSIDE}batch = "compile"', "the policy compile"),
+        ("seed = 0", 'file = "fixtures.npz"\nresults = "fixtures.npz"', "fixtures.results"),
     ],
 )
 def test_a_precision_where_nothing_can_be_compared_with(
@@ -130,16 +120,13 @@ def test_a_precision_where_nothing_can_be_compared_with(
     read(text)
     with pytest.raises(BuildManifestError) as error:
         read(stated(text, '"small"', SMALL + 'activations = "dynamic"'))
-    assert (error.value.findings[0].code, error.value.findings[0].found) == ("AOTC-E807", found)
+    (rejected,) = error.value.findings
+    assert (rejected.code, rejected.found) == ("AOTC-E807", f"precision and {found}")
 
 
 def test_a_precision_is_a_part_of_the_keys_of_results(good: str, read: Read) -> None:
-    texts = [
-        good,
-        stated(good, '"small"'),
-        stated(good, '"small"', SMALL + "group = 8"),
-        stated(good, '"small"', SMALL + 'keep = ["a"]'),
-    ]
+    tables = SMALL, SMALL + "group = 8", SMALL + 'keep = ["a"]'
+    texts = [good, *(stated(good, '"small"', each) for each in tables)]
     assert all(read(text) for text in texts)
     assert len({str(program_sections(text.encode())) for text in texts}) == len(texts)
 

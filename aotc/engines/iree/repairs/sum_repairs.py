@@ -25,17 +25,14 @@ def product(operation: Any) -> None:
     """
     element = element_of(operation.results[0])
     if element == "i1" and any(0 in operand.type.shape for operand in operation.operands):
-        replace(operation, partial(_none, shape_of(operation.results[0])))
+        shape = shape_of(operation.results[0])
+        replace(operation, lambda *_: jnp.zeros(shape, bool))
         return
     given = [element_of(operand) for operand in operation.operands]
     if element in ("f16", "bf16"):
         _summed(operation, "f32", operation.name == "stablehlo.convolution")
     elif any(each.startswith("ui") and each != element for each in given):
         _summed(operation, element, True)
-
-
-def _none(shape: Sequence[int], *operands: Any) -> Any:
-    return jnp.zeros(shape, bool)
 
 
 def _summed(operation: Any, element: str, widened: bool) -> None:

@@ -15,6 +15,7 @@ from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, MeasuredCandidate
+from tests.refusals import error_of
 
 MANIFEST = """schema = 1
 name = "small"
@@ -106,23 +107,18 @@ def test_a_precision_whose_bundle_misses_limits_is_left_out(search: Search, tmp_
     assert found.candidates[1] == LeftOutCandidate(name="small", reason="AOTC-E975: too much")
 
 
-def test_one_precision_is_controlled_and_not_measured(search: Search, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", ["max_drop = 0.1", "", 'target = "label"'])
+def test_one_precision_is_controlled_within_limits_and_not_measured(
+    limit: str, search: Search, tmp_path: Path
+) -> None:
     attempts = Attempts({"small": ("a", "b")})
-    found = search(manifest(tmp_path, '"small"'), attempts)
-    assert found == {"f": ChosenPrecision("small", ("a", "b"))}
+    found = search(manifest(tmp_path, '"small"', limit), attempts)
+    assert found == ({"f": ChosenPrecision("small", ("a", "b"))} if "max" in limit else {})
     assert not attempts.built
 
 
 def test_limits_that_nothing_keeps_to_are_an_error(search: Search, tmp_path: Path) -> None:
-    with pytest.raises(BudgetExceededError) as error:
-        search(manifest(tmp_path, '"tiny"'), Attempts({"tiny": None}))
-    finding = error.value.findings[0]
+    given = manifest(tmp_path, '"tiny"'), Attempts({"tiny": None})
+    finding = error_of(BudgetExceededError, search, *given).findings[0]
     assert (finding.code, finding.title) == ("AOTC-E975", "no precision keeps to the limits")
     assert finding.found.startswith("tiny: rmse 0.5")
-
-
-@pytest.mark.parametrize("limit", ["", 'target = "label"'])
-def test_without_limits_a_precision_is_never_chosen(
-    limit: str, search: Search, tmp_path: Path
-) -> None:
-    assert search(manifest(tmp_path, '"small"', limit), Attempts({})) == {}

@@ -18,6 +18,7 @@ from aotc.pipeline.children.calibration import Calibrator
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import DType, InputArgument, TensorSpec, WeightArgument
 from tests.conftest import manifest_of
+from tests.refusals import error_of
 
 MANIFEST = manifest_of("""
 name = "f"
@@ -118,6 +119,4 @@ def test_samples_that_calibrate_nothing_are_refused(
     value: float, length: int, tmp_path: Path
 ) -> None:
     x = np.full((2, length, 8), value, np.float32)
-    with pytest.raises(CaptureError) as refused:
-        calibrated(tmp_path, x, (1, 4), (1, 8))
-    assert refused.value.code == "AOTC-E847"
+    assert error_of(CaptureError, calibrated, tmp_path, x, (1, 4), (1, 8)).code == "AOTC-E847"
