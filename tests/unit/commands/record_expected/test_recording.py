@@ -4,6 +4,7 @@ run a model. What frameworks compute is tested in `tests/frontends`.
 
 import ast
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from aotc import commands
+from aotc.capture.model_files.frontend_registry import RECORDABLE
 from aotc.commands.record_expected import recording_process
 from aotc.commands.record_expected.record_expected_command import record_expected
 from aotc.commands.record_expected.recording_process import _cut, enter_expected, record
@@ -94,6 +96,11 @@ def test_strange_results_of_the_framework_process_are_refused(
 def test_what_runs_where_a_framework_is_is_written_for_older_pythons(script: str) -> None:
     text = Path(commands.__file__).parent.joinpath(script).read_text(encoding="utf-8")
     ast.parse(text, feature_version=(3, 10))
+
+
+def test_the_recorder_opens_the_files_that_init_and_messages_name() -> None:
+    text = recording_process.RECORDER.path.read_text(encoding="utf-8")
+    assert {*re.findall(r'"(\.\w+)": _', text)} == {*RECORDABLE}
 
 
 def test_inputs_are_cut_as_fixtures_are() -> None:
