@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,8 @@ def record(tests: Sequence[str], jobs: str) -> None:
 
     Their bundles stay, for the runs against mutants.
     """
-    shutil.rmtree(OUT, ignore_errors=True)
+    for folder in (DATA.parent, BUNDLES):
+        shutil.rmtree(folder, ignore_errors=True)
     DATA.parent.mkdir(parents=True)
     settings = OUT / "coverage.ini"
     with copied() as copy:
@@ -59,7 +61,7 @@ def record(tests: Sequence[str], jobs: str) -> None:
         combine = [sys.executable, "-m", "coverage", "combine", "-q", f"--rcfile={settings}"]
         subprocess.run([*combine, str(DATA.parent)], cwd=copy, check=True)
         found = [file for each in PACKAGES for file in (copy / each).rglob("*.py")]
-        digests = {str(file.relative_to(copy)): _digest(file) for file in found}
+        digests = {str(file.relative_to(copy)): _digest(file.read_bytes()) for file in found}
         DIGESTS.write_text(json.dumps(digests), "utf-8")
 
 
@@ -82,14 +84,35 @@ class Executed:
     def tests_of(self, file: Path, lines: range) -> list[str]:
         """Return the tests that run one of these lines of a file, the fastest first.
 
-        All that run anything of it, if it is another one by now, or for what runs at its import,
-        outside of all tests.
+        All that run anything of it, for lines that changed since the record or that none of them
+        ran, and for what runs at its import, outside of all tests.
         """
-        by_line = self._lines(str(file))
-        names = {name for line in lines for name in by_line.get(line, ())}
-        if "" in names or self._digests.get(str(file)) != _digest(ROOT / file):
+        by_line, recorded = self._lines(str(file)), self._recorded_lines(file)
+        names = {name for line in lines for name in by_line.get(recorded.get(line, 0), ())}
+        is_changed = any(recorded.get(line) != line for line in (*lines, *recorded))
+        if "" in names or not recorded.keys() >= {*lines} or (is_changed and not names):
             names = {name for each in by_line.values() for name in each}
         return sorted(names & self.seconds.keys(), key=self.seconds.__getitem__)
+
+    @cache  # noqa: B019 - one record lasts as long as the process
+    def _recorded_lines(self, file: Path) -> dict[int, int]:
+        """Map lines of a file to those of the same text that it had when it was recorded."""
+        digest, now = self._digests.get(str(file)), (ROOT / file).read_bytes()
+        lines = now.splitlines()
+        if digest == _digest(now):
+            return {line: line for line in range(1, len(lines) + 1)}
+        for commit in _git("log", "--format=%H", "--", str(file)).decode().split():
+            before = _git("show", f"{commit}:{file}")
+            if digest == _digest(before):
+                matcher = SequenceMatcher(None, before.splitlines(), lines, autojunk=False)
+                blocks = matcher.get_matching_blocks()
+                return {b + i + 1: a + i + 1 for a, b, size in blocks for i in range(size)}
+        return {}
+
+
+def _git(*arguments: str) -> bytes:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
+    return done.stdout
 
 
 @pytest.hookimpl(wrapper=True)
@@ -116,5 +139,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     place.write_text(json.dumps(passed), "utf-8")
 
 
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
