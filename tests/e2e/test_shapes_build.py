@@ -348,12 +348,6 @@ def test_state_of_python_that_a_trace_changes_is_noticed(tmp_path: Path) -> None
     }
 
 
-def test_dependent_entries_are_not_split(tmp_path: Path) -> None:
-    error = refused(tmp_path, "batch_norm", 'out_of_profile.rows = "split"')
-    (finding,) = error.findings
-    assert (finding.code, error.exit_code) == ("AOTC-E956", 8)
-
-
 KEEP = 'inputs.keep = { shape = ["rows"], dtype = "bool" }\nout_of_profile.rows = '
 DROP = KEEP.replace("keep", "drop")
 ONES = (
