@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from aotc.base.stages import CompileJob
-from aotc.base.workers.forked_workers import kept
+from aotc.base.workers.forked_workers import zygotes_of
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import endorsement
 from aotc.bundle.sign.signer import LocalSigner
@@ -186,7 +186,7 @@ def in_a_loop(jobs: Sequence[CompileJob], folder: Path) -> Spent:
 
 def as_a_build(jobs: Sequence[CompileJob], at_a_time: int) -> Spent:
     """The compilations as a build has them."""
-    zygotes = kept(XlaBackend.WORKER)
+    zygotes = zygotes_of(XlaBackend.WORKER)
     zygotes.end()  # what those of an earlier build used counts when they are over
     backend, meter = XlaBackend(), Meter()
     with ThreadPoolExecutor(at_a_time) as pool:

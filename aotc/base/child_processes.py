@@ -82,7 +82,7 @@ class Processes:
         self._stopped = False
 
     @contextmanager
-    def started(self, command: Sequence[str], **options: Any) -> Iterator[Child]:
+    def start(self, command: Sequence[str], **options: Any) -> Iterator[Child]:
         """Start a child process (`options` as for `subprocess.Popen`), ended with the block.
 
         Raises StoppedError if `stop` was called.
@@ -115,7 +115,7 @@ class Processes:
 
         Raises subprocess.TimeoutExpired after `seconds`, StoppedError after `stop`.
         """
-        with self.started(
+        with self.start(
             command,
             cwd=folder,
             env=environment,

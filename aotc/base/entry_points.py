@@ -11,7 +11,7 @@ from aotc_runtime.base.errors import AotcError
 
 
 @cache
-def registered(group: str) -> dict[str, EntryPoint]:
+def find_points(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name.
 
     Raises UsageError (AOTC-E033) for a name that two distributions register.

@@ -103,7 +103,7 @@ def is_code(text: str) -> bool:
     return text in codes()
 
 
-def shortened(names: Sequence[str], most: int = 8, between: str = ", ") -> str:
+def shorten(names: Sequence[str], most: int = 8, between: str = ", ") -> str:
     """Return names as a list, cut short: "a, b, … 3 more"."""
     more = len(names) - most
     return between.join([*names[:most], *([f"… {more} more"] if more > 0 else [])])
@@ -114,9 +114,9 @@ def by_reason(reasons: Mapping[str, str]) -> str:
     names: dict[str, list[str]] = {}
     for name, why in reasons.items():
         names.setdefault(why, []).append(name)
-    return "; ".join(f"{shortened(each)} ({why})" for why, each in names.items())
+    return "; ".join(f"{shorten(each)} ({why})" for why, each in names.items())
 
 
-def quoted(text: str, lines: Sequence[str]) -> str:
+def quote(text: str, lines: Sequence[str]) -> str:
     """Return a text followed by lines that another program printed; `render` indents them."""
     return "\n".join([text, *(f"| {line}" for line in lines)])

@@ -18,11 +18,11 @@ import msgspec
 from msgspec import Struct
 
 from aotc.base.child_processes import Processes, describe_status
-from aotc.base.errors import CaptureError, finding, quoted, refusal
+from aotc.base.errors import CaptureError, finding, quote, refusal
 from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.confined_process import SECONDS_VARIABLE, ProcessLimits
 from aotc.base.workers.worker_child import end_with_parent
-from aotc.base.workers.worker_environment import inherited
+from aotc.base.workers.worker_environment import inherit
 from aotc_runtime.base.errors import AotcError
 
 LIBRARY_BYTES = 8 * 2**30
@@ -76,11 +76,11 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
             packages, and for a process that crashes or exceeds its limits.
         UsageError: AOTC-E001 for limits that cannot be read.
     """
-    limits = ProcessLimits.stated(size + LIBRARY_BYTES, str(folder))
+    limits = ProcessLimits.from_env(size + LIBRARY_BYTES, str(folder))
     confined = _Confined(limits, confined_process.secrets())
     own = [*worker_parent.module(__name__), msgspec.json.encode(confined).decode()]
     command = [str(python.absolute()), "-I", str(script.path), str(folder)]
-    environment = {**inherited(without=()), "TMPDIR": str(folder)}
+    environment = {**inherit(without=()), "TMPDIR": str(folder)}
     try:
         ended = Processes().run([*own, *command], folder, environment, limits.seconds)
         status, said = ended
@@ -97,11 +97,11 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
             raise CaptureError(*(finding("AOTC-E844", model, each) for each in reasons))
         status = status or 1
     if status or not (folder / script.result).exists():
-        found, hint = quoted(describe_status(status), said[-LINES_SHOWN:]), script.hint
+        found, hint = quote(describe_status(status), said[-LINES_SHOWN:]), script.hint
         if TRACEBACK in said:  # whose frames are the script's and the framework's
             last = len(said) - said[::-1].index(TRACEBACK)
             raised = [line for line in said[last:] if not line.startswith(" ")][:LINES_SHOWN]
-            found = quoted(raised[0], raised[1:]) if raised else found
+            found = quote(raised[0], raised[1:]) if raised else found
             hint = hint if "ImportError" in found or "ModuleNotFoundError" in found else ""
         if status == -signal.SIGXCPU:
             found = f"more than {limits.seconds} s"

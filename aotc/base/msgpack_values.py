@@ -8,7 +8,7 @@ import msgspec
 from aotc_runtime.base import canonical_json
 
 
-def unpacked[T](data: bytes, type_: type[T]) -> T:
+def unpack[T](data: bytes, type_: type[T]) -> T:
     """Decode a value from MessagePack in any thread, or raise ValueError or RecursionError."""
     canonical_json.decoder(type_)  # describes it to msgspec, which only one thread at a time may do
     return msgspec.msgpack.decode(data, type=type_)
@@ -29,4 +29,4 @@ class ValueFile[T]:
         """Return the value; `missing` where none was written, by default raise OSError."""
         if missing is not None and not self.path.exists():
             return missing
-        return unpacked(self.path.read_bytes(), self.of)
+        return unpack(self.path.read_bytes(), self.of)

@@ -15,7 +15,7 @@ from importlib.metadata import requires
 from pathlib import Path
 
 from aotc.base.child_processes import Processes
-from aotc.base.errors import finding, quoted, refusal
+from aotc.base.errors import finding, quote, refusal
 from aotc_runtime.base.errors import Finding, ResourceError
 from aotc_runtime.schema.certified_releases import Release
 
@@ -91,7 +91,7 @@ def require_spelling(folder: Path, release: Release) -> None:
 
 def _run(command: Sequence[str], where: str, wanted: Sequence[str], processes: Processes) -> None:
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
-    with processes.started(
+    with processes.start(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -112,11 +112,11 @@ def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
     known = versions[1] if versions else ""
     known = "" if known == "none" else known
     if NETWORK.search(said) and not known:
-        return finding("AOTC-E557", where, quoted(f"no answer for {', '.join(wanted)}", lines))
+        return finding("AOTC-E557", where, quote(f"no answer for {', '.join(wanted)}", lines))
     if NOT_THERE.search(said):
         kind = f"{platform.python_implementation()} {platform.python_version()}"
-        found = known or quoted("no versions", lines)
+        found = known or quote("no versions", lines)
         expected = f"wheels for {kind} on {sys.platform} {platform.machine()}"
         hint = "choose a version that the index has for this Python, or another Python"
         return finding("AOTC-E558", where, found, expected=expected, hint=hint)
-    return finding("AOTC-E559", where, quoted(f"{Path(tool).name} failed", lines))
+    return finding("AOTC-E559", where, quote(f"{Path(tool).name} failed", lines))

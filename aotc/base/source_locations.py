@@ -49,7 +49,7 @@ class EntryPointLines(Struct, frozen=True):
     layers: dict[str, dict[str, tuple[str, ...]]] = {}
     caught: tuple[str, ...] = ()
 
-    def of_file(
+    def lines_in(
         self, file: str, known: Collection[FunctionCoverage]
     ) -> tuple[FunctionLines | None, ...]:
         """Return the lines of each function that the evidence has of a file.
@@ -81,7 +81,7 @@ class _Predicate(Struct, frozen=True):
     buildDefinition: _Definition = _Definition()
 
 
-def stated_at(lines: Mapping[str, EntryPointLines], file: str) -> dict[str, Any]:
+def annotations_of(lines: Mapping[str, EntryPointLines], file: str) -> dict[str, Any]:
     """Return the annotations of a source file in provenance; empty if none of its code ran.
 
     `lines` are by entry point.

@@ -38,7 +38,7 @@ def prefix_of(path: Path) -> str:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def delay_signals() -> Iterator[None]:
     """Delay signals that stop a command until the end, for steps that must not be split.
 
     Python runs handlers in the main thread only, so that other threads need nothing. A signal mask
@@ -72,7 +72,7 @@ def temporary_file(path: Path) -> Iterator[tuple[Path, int]]:
         descriptor, name = tempfile.mkstemp(prefix=prefix_of(path), suffix=PART, dir=path.parent)
         return name, descriptor
 
-    with _locked_new(make) as made:
+    with _make_locked(make) as made:
         yield made
 
 
@@ -95,18 +95,18 @@ def temporary_folder(parent: Path, prefix: str, suffix: str = PART) -> Iterator[
                 Path(name).rmdir()
                 raise
 
-    with _locked_new(make) as (name, _):
+    with _make_locked(make) as (name, _):
         yield name
 
 
 @contextmanager
-def _locked_new(make: Callable[[], tuple[str, int]]) -> Iterator[tuple[Path, int]]:
+def _make_locked(make: Callable[[], tuple[str, int]]) -> Iterator[tuple[Path, int]]:
     """Create something locked, and remove it at the end if it still exists.
 
     No signal arrives between its creation and the registration of its removal.
     """
     with ExitStack() as stack:
-        with uninterrupted():
+        with delay_signals():
             name, descriptor = make()
             while not _lock(descriptor, name):
                 os.close(descriptor)
@@ -117,7 +117,7 @@ def _locked_new(make: Callable[[], tuple[str, int]]) -> Iterator[tuple[Path, int
 
 
 def _remove(path: Path) -> None:
-    with uninterrupted():
+    with delay_signals():
         if path.is_dir():
             remove_folder(path)
         else:
@@ -125,7 +125,7 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock_path(path: Path) -> Iterator[None]:
     """Wait until no other process is between reading and replacing this path; raises OSError."""
     while True:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -144,9 +144,9 @@ def create_all_or_none(*files: tuple[Path, bytes, int]) -> None:
     `files` are paths, contents and modes. Raises FileExistsError if one exists, or OSError.
     """
     with ExitStack() as stack:
-        written = [(stack.enter_context(_written(*file)), file[0]) for file in files]
+        written = [(stack.enter_context(_write_temporary(*file)), file[0]) for file in files]
         created: list[Path] = []
-        with uninterrupted():
+        with delay_signals():
             try:
                 for temporary, path in written:
                     _link_new(temporary, path)
@@ -160,7 +160,7 @@ def create_all_or_none(*files: tuple[Path, bytes, int]) -> None:
 
 
 @contextmanager
-def _written(path: Path, data: bytes, mode: int) -> Iterator[Path]:
+def _write_temporary(path: Path, data: bytes, mode: int) -> Iterator[Path]:
     with temporary_file(path) as (temporary, descriptor):
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             file.write(data)

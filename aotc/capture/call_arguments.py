@@ -97,7 +97,7 @@ class FlatCall:
         values: dict[str, Any] = dict(self.plan.fixed)
         for parameter, abstract in self.trees.items():
             values[parameter] = jax.tree.map(
-                lambda aval: random_keys.wrapped(next(iterator), aval), abstract
+                lambda aval: random_keys.as_keys(next(iterator), aval), abstract
             )
         positional = [values.pop(name) for name in self.plan.positional]
         return self.plan.function(*positional, **values)

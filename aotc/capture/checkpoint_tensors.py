@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from aotc.base.errors import refusal, shortened
+from aotc.base.errors import refusal, shorten
 from aotc.capture import jax_trees
 from aotc.capture.model_files.model_archive import Damaged
 from aotc.capture.weight_files import StoredTensor, WeightsFile
@@ -161,7 +161,7 @@ def require_none(
 ) -> None:
     """Raise CaptureError (AOTC-E830) for problems of tensors or files, shortened, if any."""
     if problems:
-        found = shortened(problems, between="\n")
+        found = shorten(problems, between="\n")
         raise refusal("AOTC-E830", where, found, cause=cause, expected=expected, hint=hint)
 
 

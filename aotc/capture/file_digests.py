@@ -78,11 +78,11 @@ def read_open(file: BinaryIO, name: str, where: str) -> tuple[bytes, str]:
     before = state_of_open(file)
     data = file.read()
     if state_of_open(file) != before or len(data) != before.size:
-        raise changed_meanwhile(where, name)
+        raise changed_while_read(where, name)
     return data, sha256(data)
 
 
-def changed(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+def find_changes(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     """Yield AOTC-E840 for each file whose digest has changed between two reads.
 
     `first` has digests by name; names in `then` that are not in `first` are new.
@@ -92,6 +92,6 @@ def changed(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterat
             yield finding("AOTC-E840", name, f"{first[name]}, then {digest}")
 
 
-def changed_meanwhile(where: str, file: str) -> AotcError:
+def changed_while_read(where: str, file: str) -> AotcError:
     """AOTC-E840 for a file that was written while it was read."""
     return refusal("AOTC-E840", where, f"a write to {file} while it was read")

@@ -51,7 +51,7 @@ class Recorded:
     digest: str
 
 
-def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
+def read_recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
     """Return the arrays of an entry point's fixtures under a key; None without such a file.
 
     Keys are "file" (the inputs), "results" and "expected". Raises CaptureError (AOTC-E831, E840).
@@ -228,7 +228,7 @@ def _by_rows(
             array = arrays.get(name)
         if array is None or array.ndim != len(shape):
             return None
-        array = typed(array, spec.dtype)
+        array = with_dtype(array, spec.dtype)
         if other:
             wanted, had, given = profile.sizes[other[0]], source[other[0]], sizes[other[0]]
             # Row i of a profile's inputs is row i % given of the recorded ones.
@@ -278,7 +278,7 @@ def results_by_profile(
                 cause = "recorded-results-are-missing"
                 expected = at if exact or name in (at, *file.arrays) else f"{name}, or {at}"
                 raise refusal("AOTC-E831", where, had, cause=cause, expected=expected)
-            array = typed(file.arrays[at], spec.dtype)
+            array = with_dtype(file.arrays[at], spec.dtype)
             alike = array.dtype.name == spec.dtype.value or not exact
             if not alike or array.shape != shape:
                 raise refusal(
@@ -293,7 +293,7 @@ def results_by_profile(
     return found
 
 
-def typed(array: Array, dtype: DType) -> Array:
+def with_dtype(array: Array, dtype: DType) -> Array:
     """Return an array of a file with its dtype; of bfloat16 numpy writes only the size."""
     wanted = jnp.dtype(dtype.value)
     is_raw = array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize
@@ -302,7 +302,7 @@ def typed(array: Array, dtype: DType) -> Array:
 
 def as_input(array: Array, dtype: DType) -> Array:
     """Return an array of a file as an input, which may have fewer bits than a framework records."""
-    array = typed(array, dtype)
+    array = with_dtype(array, dtype)
     if array.dtype.kind not in "iu" or not narrowing_hint(array, dtype):
         return array
     narrow = array.astype(dtype.value)
@@ -388,7 +388,7 @@ def _draw(
 ) -> Array:
     """Return random values for an input; raises CaptureError (AOTC-E831) where numpy has none."""
     try:
-        return _drawn(spec, path, leaf, sizes, where)
+        return _draw_leaf(spec, path, leaf, sizes, where)
     except (MemoryError, OverflowError, ValueError) as error:
         found = f"{path} {leaf.dtype.value}{list(_shape(leaf, sizes))}: {error}"
         cause = "random-input-cannot-be-generated"
@@ -401,7 +401,7 @@ def _require_range(spec: FixtureSpec, path: str, dtype: Any, where: Where, cause
         raise refusal("AOTC-E831", where("ranges"), f"{path} {dtype.name}", cause=cause, hint=hint)
 
 
-def _drawn(
+def _draw_leaf(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
     """Return random values of a leaf's dtype.

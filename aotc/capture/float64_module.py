@@ -44,7 +44,7 @@ class NotWidenedError(Exception):
     """A module has no counterpart in float64; the text gives the reason."""
 
 
-def widened(artifact: bytes, seed: int | None = None) -> bytes:
+def widen(artifact: bytes, seed: int | None = None) -> bytes:
     """Return a portable artifact with its numbers in float64 and complex128.
 
     `seed` is that of errors of sums of float32 and narrower numbers; by default they are exact.
@@ -202,7 +202,7 @@ class NotInterpretedError(Exception):
     """The interpreter does not support a module, an argument or a result."""
 
 
-def interpreted(artifact: bytes, arguments: Sequence[Array]) -> list[Array]:
+def interpret(artifact: bytes, arguments: Sequence[Array]) -> list[Array]:
     """Return the results of a portable artifact's main function.
 
     It takes about a microsecond for each operation on a number. Raises NotInterpretedError.

@@ -123,15 +123,15 @@ _KNOWN: dict[str, tuple[tuple[State | None, ...], Installed]] = {}
 
 def every() -> Iterator[Installed]:
     """Return all installed distributions, in the order in which imports find them."""
-    return map(of, distributions())
+    return map(package_of, distributions())
 
 
-def named(name: str) -> Installed:
+def find_package(name: str) -> Installed:
     """Raises PackageNotFoundError."""
-    return of(distribution(name))
+    return package_of(distribution(name))
 
 
-def of(found: Distribution) -> Installed:
+def package_of(found: Distribution) -> Installed:
     """Return a distribution, cached while its metadata stay unchanged."""
     # The folder of its metadata, which has no public name in Python 3.12 to 3.14.
     place = str(getattr(found, "_path", ""))
@@ -152,8 +152,8 @@ def imported_packages(also: tuple[str, ...] = ()) -> dict[str, Package]:
     found: dict[str, Package] = {}
     for name in {*owners(modules), *also}:
         with suppress(PackageNotFoundError):
-            package = named(name)
-            found[normalized(package.name)] = Package(package.version, package.digest)
+            package = find_package(name)
+            found[normalize_name(package.name)] = Package(package.version, package.digest)
     return dict(sorted(found.items()))
 
 
@@ -170,9 +170,9 @@ def packages_behind(built: Iterable[BundleManifest]) -> dict[str, Package]:
     found: dict[str, Package] = {}
     for name, version in sorted(stated):
         with suppress(PackageNotFoundError):
-            package = named(name)
+            package = find_package(name)
             if package.version == version:
-                found[normalized(package.name)] = Package(version, package.digest)
+                found[normalize_name(package.name)] = Package(version, package.digest)
     return found
 
 
@@ -183,7 +183,7 @@ def owners(modules: Set[str]) -> Iterator[str]:
             yield each.name
 
 
-def normalized(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return the normalized name of a distribution.
 
     https://packaging.python.org/en/latest/specifications/name-normalization

@@ -159,12 +159,12 @@ def _field_names(tree: Any, keys: list[Any]) -> tuple[str, ...]:
         return names
     fields: list[list[str]] = []
     with suppress(Exception):  # of the class' own code, which may expect arrays
-        marked, marks = _marked(tree)
+        marked, marks = _mark_children(tree)
         fields = [[f for f in tree._fields if getattr(marked, f) is mark] for mark in marks]
     return tuple(f[0] for f in fields) if {*map(len, fields)} == {1} else names
 
 
-def _marked(tree: Any) -> tuple[Any, list[Any]]:
+def _mark_children(tree: Any) -> tuple[Any, list[Any]]:
     """Return a like container with a new object for each child, and these objects.
 
     Raises whatever the class raises, which may expect arrays.
@@ -196,7 +196,7 @@ def _require_readable(
     """
     subjects = [(tree, children)]
     with suppress(Exception):  # of the class' own code, which may expect arrays
-        subjects.append(_marked(tree))
+        subjects.append(_mark_children(tree))
     for place, field in enumerate(fields):
         found = [_finds(subject, field, parts[place]) for subject, parts in subjects]
         # A property that computes raises for both, where an attribute gives at least one.

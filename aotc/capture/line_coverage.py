@@ -76,7 +76,7 @@ class Recording:
             )
         return Coverage(files=files), located
 
-    def _started(self, code: CodeType, offset: int) -> object:
+    def _on_start(self, code: CodeType, offset: int) -> object:
         if not is_own(code.co_filename, self._root):
             return sys.monitoring.DISABLE
         if id(code) not in self._codes:
@@ -85,7 +85,7 @@ class Recording:
             sys.monitoring.set_local_events(self._tool, code, events.LINE | events.CALL)
         return None
 
-    def _called(self, code: CodeType, offset: int, function: object, first: object) -> None:
+    def _on_call(self, code: CodeType, offset: int, function: object, first: object) -> None:
         if function is type and export.is_symbolic_dim(first):
             self._note(sys._getframe(1), f"asks for the type of {first}")
 
@@ -93,7 +93,7 @@ class Recording:
         self._lines[id(code)].add(line)
         return sys.monitoring.DISABLE
 
-    def _handled(self, code: CodeType, offset: int, error: BaseException) -> None:
+    def _on_handled(self, code: CodeType, offset: int, error: BaseException) -> None:
         texts = [each for each in error.args if isinstance(each, str)]
         of_sizes = any("'_DimExpr' object" in text for text in texts)
         is_of_values = of_sizes or isinstance(error, _OF_VALUES)
@@ -115,11 +115,11 @@ def recording(
     seen = Recording(root, tool, note)
     monitoring.use_tool_id(tool, "aotc")
     try:
-        monitoring.register_callback(tool, events.PY_START, seen._started)
+        monitoring.register_callback(tool, events.PY_START, seen._on_start)
         monitoring.register_callback(tool, events.LINE, seen._ran)
-        monitoring.register_callback(tool, events.CALL, seen._called)
+        monitoring.register_callback(tool, events.CALL, seen._on_call)
         monitoring.restart_events()
-        monitoring.register_callback(tool, events.EXCEPTION_HANDLED, seen._handled)
+        monitoring.register_callback(tool, events.EXCEPTION_HANDLED, seen._on_handled)
         monitoring.set_events(tool, events.PY_START | events.EXCEPTION_HANDLED)
         with jax_private.without_trace_cache():
             yield seen

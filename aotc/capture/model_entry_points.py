@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
 
-from aotc.base.errors import finding, raise_if, refusal, shortened
+from aotc.base.errors import finding, raise_if, refusal, shorten
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
 from aotc.capture import import_program, jax_private, jax_trees, line_coverage, trace_refusals
 from aotc.capture.call_arguments import FlatCall
@@ -211,7 +211,7 @@ def open_models(
             )
             opened[name] = replace(opened[name], model=_named(opened[name].model, spec))
             model = opened[name].model
-            entry_points[name] = _Completing(name, spec, model, manifest).completed(spec.source)
+            entry_points[name] = _Completing(name, spec, model, manifest).complete(spec.source)
         except AotcError as error:
             found += error.findings
             del entry_points[name]
@@ -304,7 +304,7 @@ class _Completing:
             if path.split("/")[0] not in spec.bind
         }
 
-    def completed(self, source: SourceFile) -> EntryPointSpec:
+    def complete(self, source: SourceFile) -> EntryPointSpec:
         """Raises CaptureError (AOTC-E846)."""
         paths, spec = paths_of(self.model), self.spec
         self.file = source.text
@@ -315,15 +315,15 @@ class _Completing:
             raise refusal("AOTC-E846", where, names, expected=expected)
         states = self._states()
         own = {name: tree for name, tree in spec.inputs.items() if name not in states}
-        trees = {**(own or self._fixed()), **states, **spec.inputs}
+        trees = {**(own or self._fixed_inputs()), **states, **spec.inputs}
         # What their functions return is compared with the file when the model is called.
         likes = {name for name, tree in trees.items() if isinstance(tree, InputLike)}
         leaves = all_leaves({name: tree for name, tree in trees.items() if name not in likes})
         known = {path: each for path, each in self.known.items() if path.split("/")[0] not in likes}
         unknown = {*spec.bind, *likes} - {path.split("/")[0] for path in paths}
         self.names = _axis_names(self.model, leaves)
-        problems = [*self._excluded()]
-        raise_if(self._misnamed({*leaves} - {*known} | unknown, {*known} - {*leaves}))
+        problems = [*self._excluded_sizes()]
+        raise_if(self._misnamed_inputs({*leaves} - {*known} | unknown, {*known} - {*leaves}))
         dtypes: dict[str, DType] = {}
         for path, each in known.items():
             leaf, where = leaves[path], self.manifest.where(*self.at, *path.split("/"))
@@ -334,7 +334,7 @@ class _Completing:
             if why:
                 expected = f"{path} = {self._example(path, each)}, to fit the file"
                 problems.append(finding("AOTC-E846", where, why, expected=expected))
-        problems += self._undonated({path.split("/")[0] for path in leaves} | likes)
+        problems += self._undonated_state({path.split("/")[0] for path in leaves} | likes)
         raise_if(problems)
         bound = {WEIGHTS: spec.weights or self.name} if self.model.weights else {}
         completed = replace(
@@ -343,14 +343,14 @@ class _Completing:
             source=None,
             signature=None,
             weights=None,
-            inputs={name: _typed(tree, name, dtypes) for name, tree in trees.items()},
+            inputs={name: _with_dtypes(tree, name, dtypes) for name, tree in trees.items()},
             bind={**bound, **spec.bind},
         )
         document = Document(self.manifest.path, b"", {}, self.manifest.lines)
         document.refuse(check_fixtures(self.manifest, completed, self.at[:2]))
         return completed
 
-    def _misnamed(self, unknown: set[str], lacking: set[str]) -> Iterator[Finding]:
+    def _misnamed_inputs(self, unknown: set[str], lacking: set[str]) -> Iterator[Finding]:
         """Yield findings for inputs that the file does not have, or else for those left out."""
         examples = {
             path: f"inputs.{path.replace('/', '.')} = {self._example(path, each)}"
@@ -384,7 +384,7 @@ class _Completing:
             and all(key and each.initial is not None for key, each in items.items())
         }
 
-    def _undonated(self, parameters: Collection[str]) -> Iterator[Finding]:
+    def _undonated_state(self, parameters: Collection[str]) -> Iterator[Finding]:
         """Yield findings for state that is not donated, and for names that are no inputs.
 
         A model's state has to be donated: only the new value remains (AOTC-E844, E846).
@@ -405,14 +405,14 @@ class _Completing:
             yield finding(
                 "AOTC-E844",
                 where,
-                f"calls change {shortened(names, 3)}",
+                f"calls change {shorten(names, 3)}",
                 cause="model-changes-its-state",
                 expected=f"donate = [{donated}]",
                 hint="donate them, or export the model so that it changes nothing (model.eval() in "
                 "PyTorch)",
             )
 
-    def _fixed(self) -> dict[str, InputTree]:
+    def _fixed_inputs(self) -> dict[str, InputTree]:
         """Return the inputs as the file has them, where it tells all their sizes."""
         trees: dict[str, InputTree] = {}
         for path, each in self.known.items():
@@ -439,7 +439,7 @@ class _Completing:
                 return f"axis {number} is {axis}"
         return ""
 
-    def _excluded(self) -> Iterator[Finding]:
+    def _excluded_sizes(self) -> Iterator[Finding]:
         """Yield findings for sizes that the file does not take, at the line that states them."""
         for wanted, axis in self.names.renamed.items():
             known = self.manifest.dimensions.get(str(axis))
@@ -478,15 +478,17 @@ def paths_of(model: Model) -> list[str]:
     return ["/".join((identifier(first), *below)) for first, *below in named]
 
 
-def _typed(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree:
+def _with_dtypes(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree:
     """Return the tree of an input with the dtypes of its leaves, by path."""
     match tree:
         case InputLeaf(shape=shape):
             return InputLeaf(shape, dtypes[path])
         case InputDict(items=items):
-            return InputDict({k: _typed(v, f"{path}/{k}", dtypes) for k, v in items.items()})
+            return InputDict({k: _with_dtypes(v, f"{path}/{k}", dtypes) for k, v in items.items()})
         case InputList(items=below):
-            return InputList(tuple(_typed(v, f"{path}/{i}", dtypes) for i, v in enumerate(below)))
+            return InputList(
+                tuple(_with_dtypes(v, f"{path}/{i}", dtypes) for i, v in enumerate(below))
+            )
     return tree
 
 

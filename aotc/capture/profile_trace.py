@@ -117,7 +117,7 @@ def _trace(
         raise CaptureError(trace_errors.not_traced(error, call, where, root)) from error
 
 
-def _lowered(traced: Any, platforms: Platforms, where: str, root: Path) -> dict[str, Any]:
+def _lower(traced: Any, platforms: Platforms, where: str, root: Path) -> dict[str, Any]:
     """Lower a traced function for each platform.
 
     Raises CaptureError with a finding per platform: AOTC-E841 for a target's, E842 for the host's.
@@ -178,7 +178,7 @@ def trace_profile(
             ),
         ]
     )
-    lowered = _lowered(traced, platforms, where, root)
+    lowered = _lower(traced, platforms, where, root)
     # Closed-over arrays and unused arguments depend on the jaxpr alone, not on the platform.
     parts = jax_private.lowered_parts(next(iter(lowered.values())))
     names = [*map(closure_name, parts.constants)]

@@ -44,7 +44,7 @@ class Recorder:
 
         Those of installed packages, Python and aotc are left out. Some may not exist.
         """
-        mapped = {path for path in _mapped() if not path.startswith(self._skipped)}
+        mapped = {path for path in _mapped_files() if not path.startswith(self._skipped)}
         return sorted(self._opened | mapped)
 
     def variables(self) -> dict[str, bool]:
@@ -136,7 +136,7 @@ def _absolute(path: str) -> str:
     return name
 
 
-def _mapped() -> Iterator[str]:
+def _mapped_files() -> Iterator[str]:
     """Return files that this process has mapped, such as extension modules."""
     lines = Path("/proc/self/maps").read_text("utf-8", "surrogateescape").splitlines()
     columns = (line.split(maxsplit=5) for line in lines)

@@ -27,7 +27,7 @@ MAIN = ("__main__", "__mp_main__")
 
 
 @cache
-def _installed() -> tuple[str, ...]:
+def _installed_folders() -> tuple[str, ...]:
     """Return folders with installed distributions, most of them below the standard library's."""
     entries = [entry for entry in sys.path if entry and any(Path(entry).glob("*.dist-info"))]
     paths = sysconfig.get_paths()
@@ -35,7 +35,7 @@ def _installed() -> tuple[str, ...]:
 
 
 @cache
-def _of_python() -> tuple[str, ...]:
+def _python_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     return _ending_in_a_slash([paths["stdlib"], paths["platstdlib"]])
 
@@ -52,13 +52,13 @@ def is_of_python_or_ours(path: str) -> bool:
 
 def is_of_python(path: str) -> bool:
     """Return whether a file belongs to the standard library."""
-    return path.startswith(_of_python()) and not path.startswith(_installed())
+    return path.startswith(_python_folders()) and not path.startswith(_installed_folders())
 
 
 @cache
 def library_folders() -> tuple[str, ...]:
     """Return the folders of installed code, which hold no file of the project."""
-    return tuple(dict.fromkeys((*_installed(), *_of_python(), *_ours())))
+    return tuple(dict.fromkeys((*_installed_folders(), *_python_folders(), *_ours())))
 
 
 def _ending_in_a_slash(folders: Iterable[str]) -> tuple[str, ...]:

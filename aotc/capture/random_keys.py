@@ -50,7 +50,7 @@ def key_avals(data: Any, impls: Sequence[KeyImpl | None]) -> Any:
     return jax.tree.unflatten(structure, avals)
 
 
-def wrapped(data: Any, aval: Any) -> Any:
+def as_keys(data: Any, aval: Any) -> Any:
     """Data as an array of keys where `aval` is one; anything else unchanged."""
     impl = impl_of(aval)
     return data if impl is None else jax.random.wrap_key_data(data, impl=impl.value)

@@ -108,7 +108,7 @@ def analyze(
     written = None
     if shapes is not None:
         inputs = _inputs(call_at, shapes_of, accepted, relations) or shapes[0]
-        written = (_written(inputs), _written(shapes[1]))
+        written = (_shapes_text(inputs), _shapes_text(shapes[1]))
     counted: dict[str, str] = {}
     coupled: dict[str, Coupling] = {}
     uneven: dict[str, str] = {}
@@ -238,7 +238,7 @@ def _evaluate(
             asked.append(_specialized(place, frame.f_code.co_qualname, does))
 
     try:
-        with _unfiltered(), recording(root, note), jax_private.questions(note, root):
+        with _keep_jax_frames(), recording(root, note), jax_private.questions(note, root):
             call = call_at(sizes)
             leaves = [leaf.data for leaf in call.leaves]
             traced, results = jax.make_jaxpr(call, return_shape=True)(*leaves)
@@ -281,7 +281,7 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
 
 
 @contextmanager
-def _unfiltered() -> Iterator[None]:
+def _keep_jax_frames() -> Iterator[None]:
     """Make tracebacks keep jax's own frames, which show the code that read a size."""
     before = jax.config.jax_traceback_filtering
     jax.config.update("jax_traceback_filtering", "off")
@@ -291,7 +291,7 @@ def _unfiltered() -> Iterator[None]:
         jax.config.update("jax_traceback_filtering", before)
 
 
-def _written(shapes: Sequence[Any]) -> list[tuple[int | str, ...]]:
+def _shapes_text(shapes: Sequence[Any]) -> list[tuple[int | str, ...]]:
     return [tuple(axis_text(axis) for axis in shape) for shape in shapes]
 
 

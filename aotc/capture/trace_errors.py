@@ -6,7 +6,7 @@ from traceback import walk_tb
 
 import jax
 
-from aotc.base.errors import finding, shortened
+from aotc.base.errors import finding, shorten
 from aotc.capture import jax_trees, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
 from aotc.capture.checkpoint_tensors import AT_DOTS
@@ -28,7 +28,7 @@ def arguments(call: FlatCall) -> str:
         for leaf in call.leaves
         if not leaf.is_weight
     ]
-    return shortened([*sets, *inputs]) or "no arguments"
+    return shorten([*sets, *inputs]) or "no arguments"
 
 
 def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> Finding:
@@ -111,7 +111,7 @@ def _missing_key(error: BaseException, call: FlatCall) -> str | None:
     for parameter, abstract in call.trees.items():
         if parameter in call.plan.bound and isinstance(abstract, dict):
             names = [path for path, _ in jax_trees.leaf_paths(abstract)]
-            hints.append(f"{parameter} has the tensors {shortened(names)}")
+            hints.append(f"{parameter} has the tensors {shorten(names)}")
             if any("." in name for name in names) and not any("/" in name for name in names):
                 hints.append(f"{AT_DOTS} to split them into nested dicts")
     if hints and isinstance(error.args[0], int):

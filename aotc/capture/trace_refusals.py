@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from aotc.base.errors import finding, shortened
+from aotc.base.errors import finding, shorten
 from aotc.capture import jax_private, jax_trees, random_keys, user_exceptions
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import with_article
@@ -61,7 +61,7 @@ def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
             continue
         yield finding("AOTC-E822", where, f"{chain[0].primitive} at {_line(chain, root)}")
     if checks:
-        found = "equinox.error_if at " + shortened(list(dict.fromkeys(checks)))
+        found = "equinox.error_if at " + shorten(list(dict.fromkeys(checks)))
         yield finding("AOTC-E822", where, found, cause="equinox-error-check-in-the-program")
 
 

@@ -358,11 +358,11 @@ def _policy_findings(
             expected = f"the same operations at every size of {dimension}"
             yield finding("AOTC-E838", where, str(reason), expected=expected)
             continue
-        for cause, found in _unsuited(dimension, policy, inputs, outputs, symbolic):
+        for cause, found in _policy_obstacles(dimension, policy, inputs, outputs, symbolic):
             yield finding("AOTC-E839", where, found, cause=cause)
 
 
-def _unsuited(
+def _policy_obstacles(
     dimension: str,
     policy: bundle_manifest.DimensionPolicy,
     inputs: Sequence[bundle_manifest.TensorSpec],

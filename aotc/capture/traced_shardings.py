@@ -80,7 +80,7 @@ class ArrayShardings:
 
     def of_input(self, path: str, aval: Any) -> Sharding:
         """Return the sharding of an input leaf, as the module takes it."""
-        return _of_data(self.inputs[path], aval)
+        return _data_sharding(self.inputs[path], aval)
 
     def of_outputs(self, result: Any, sizes: Mapping[str, int]) -> list[Sharding]:
         """Return the sharding of each leaf of a result at these sizes, as the module returns it.
@@ -96,7 +96,7 @@ class ArrayShardings:
             _places(self.manifest, "entry_points", name, "shardings", "outputs"),
         )
         raise_if(findings)
-        return [_of_data(found[path], leaf) for path, leaf in leaves]
+        return [_data_sharding(found[path], leaf) for path, leaf in leaves]
 
     def jit_arguments(
         self, call: FlatCall, result: Any, sizes: Mapping[str, int]
@@ -152,7 +152,7 @@ def shardings_of(
     return ArrayShardings(manifest, entry_point, weights, inputs)
 
 
-def _of_data(sharding: Sharding, aval: Any) -> Sharding:
+def _data_sharding(sharding: Sharding, aval: Any) -> Sharding:
     """Return the sharding of an array's data; that of random keys has one more axis."""
     is_key = random_keys.impl_of(aval) is not None
     return (*sharding, ()) if sharding and is_key else sharding

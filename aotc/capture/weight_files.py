@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.base.errors import refusal
-from aotc.capture.file_digests import changed_meanwhile, digest_of_open, state_of_open
+from aotc.capture.file_digests import changed_while_read, digest_of_open, state_of_open
 from aotc.capture.model_files.model_archive import Damaged, read_archive
 from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.errors import AotcError
@@ -68,7 +68,7 @@ class WeightsFile:
             while len(piece) < wanted:
                 more = os.pread(self._file.fileno(), wanted - len(piece), at + len(piece))
                 if not more:
-                    raise self._changed()
+                    raise self._changed_error()
                 piece += more
             yield piece
 
@@ -87,14 +87,14 @@ class WeightsFile:
         # A file that was replaced lost its name, which changes when it was changed, and no byte.
         is_replaced = os.fstat(self._file.fileno()).st_nlink == 0
         if now[:4] != self._state[:4] or (now != self._state and not is_replaced):
-            raise self._changed()
+            raise self._changed_error()
 
     def tensors(self) -> dict[str, StoredTensor]:
         """Return the tensors by name: of a safetensors header, or of an .npz file's arrays.
 
         Raises BundleFormatError (AOTC-E131 to E133), Damaged, CaptureError (AOTC-E840).
         """
-        data = self._mapped()
+        data = self._map()
         if os.pread(self._file.fileno(), len(ZIP_BEGINS), 0) == ZIP_BEGINS:
             return {tensor.name: tensor for tensor in npz_tensors(self, data)}
         # The system would read megabytes ahead, of which nothing is wanted but the header.
@@ -107,17 +107,17 @@ class WeightsFile:
             for name, (info, dtype) in stored.items()
         }
 
-    def _mapped(self) -> memoryview:
+    def _map(self) -> memoryview:
         """Map the file by its descriptor: its name may stand for another file by now."""
         if not self.size:
             return memoryview(b"")
         try:
             return memoryview(PassedMap(self._file.fileno(), self.size, access=ACCESS_READ))
         except ValueError as error:  # it has become shorter
-            raise self._changed() from error
+            raise self._changed_error() from error
 
-    def _changed(self) -> AotcError:
-        return changed_meanwhile(self.where, self.source.text)
+    def _changed_error(self) -> AotcError:
+        return changed_while_read(self.where, self.source.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,28 +97,30 @@ def _orders(models: Models, name: str, sizes: Mapping[str, int]) -> dict[str, Or
         if not leaf.is_weight or leaf.owner != owner or leaf.path not in many:
             continue
         axes = tuple(range(len(leaf.data.shape)))
-        match [*{*_wanted(argument, axes, axes, functions)}]:
+        match [*{*_use_orders(argument, axes, axes, functions)}]:
             case [order] if order != axes:
                 found[leaf.path] = order
     return found
 
 
-def _wanted(value: Any, axes: Order, order: Order, functions: Mapping[str, Any]) -> Iterator[Order]:
+def _use_orders(
+    value: Any, axes: Order, order: Order, functions: Mapping[str, Any]
+) -> Iterator[Order]:
     """Yield the wanted order of a weight's axes for each use of a value, whose order is `order`."""
     for use in value.uses:
         operation = use.owner.operation
         match operation.name:
             case "stablehlo.transpose":
                 moved = tuple(order[i] for i in operation.attributes["permutation"])
-                yield from _wanted(operation.results[0], axes, moved, functions)
+                yield from _use_orders(operation.results[0], axes, moved, functions)
             case "stablehlo.convert":
-                yield from _wanted(operation.results[0], axes, order, functions)
+                yield from _use_orders(operation.results[0], axes, order, functions)
             case "stablehlo.convolution" if use.operand_number == 1:
                 yield tuple(order[i] for i in kernel_axes(operation))
             case "func.call":
                 callee = functions[operation.attributes["callee"].value]
                 argument = callee.arguments[use.operand_number]
-                yield from _wanted(argument, axes, order, functions)
+                yield from _use_orders(argument, axes, order, functions)
             case "stablehlo.dot_general":
                 yield axes
             case _:

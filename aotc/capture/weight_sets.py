@@ -42,7 +42,7 @@ class Weights:
     made: Any = None
 
 
-def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
+def nest(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return tensors as nested dicts, their names split at "/". Raises CaptureError (AOTC-E830)."""
     root: dict[str, Any] = {}
     for name in sorted(tensors):
@@ -120,7 +120,7 @@ def in_tree(
     """
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)
-    structure = jax.tree.map(_abstract, nested(tensors, where))
+    structure = jax.tree.map(_abstract, nest(tensors, where))
     ordered = {path: tensors[path] for path, _ in jax_trees.leaf_paths(structure)}
     return Weights("source", structure, ordered, files)
 

@@ -72,7 +72,7 @@ class Prepared(Struct, frozen=True):
         """The number of samples in all blocks."""
         return sum(block.samples for block in self.blocks)
 
-    def scored(self, target: str, rows: Leaf | None) -> Prepared:
+    def with_rows(self, target: str, rows: Leaf | None) -> Prepared:
         """Return the data with the rows of one more target."""
         return replace(self, scores={**self.scores, target: rows})
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from msgspec import UNSET, Struct
 
-from aotc.base.errors import finding, shortened
+from aotc.base.errors import finding, shorten
 from aotc.base.evidence import XLA, Coverage, Evidence, ExecutableEvidence, ProfileEvidence
 from aotc.base.source_locations import EntryPointLines
 from aotc.config.build_manifest import BuildManifest
@@ -40,7 +40,7 @@ def check(
     `lines` has the source lines of functions, by entry point.
     """
     gates = manifest.gates
-    if not any(gates.stated()):
+    if not any(gates.in_use()):
         return
 
     def beyond(place: str, excess: _Excess) -> Finding:
@@ -50,18 +50,18 @@ def check(
 
     for each in targets:
         target = each.manifest.target.name
-        for excess in _of_target(gates, each.blob_bytes):
+        for excess in _target_excess(gates, each.blob_bytes):
             yield beyond(target, excess)
         for name, entry_point in each.manifest.entry_points.items():
             known = each.evidence.entry_points[name]
             # The program is one for all targets.
             if each is targets[0]:
                 at = lines.get(name, EntryPointLines())
-                for excess in _of_coverage(gates, known.coverage, at):
+                for excess in _coverage_excess(gates, known.coverage, at):
                     yield beyond(name, excess)
             by_cause: dict[tuple[str, str, str], dict[str, list[Sizes]]] = {}
             for profile, evidence in zip(entry_point.profiles, known.profiles, strict=True):
-                for gate, expected, found, hint in _of_executable(gates, profile, evidence):
+                for gate, expected, found, hint in _executable_excess(gates, profile, evidence):
                     same = by_cause.setdefault((gate, expected, hint), {})
                     same.setdefault(found, []).append(profile.sizes)
             for (gate, expected, hint), profiles in by_cause.items():
@@ -80,7 +80,7 @@ def _place_and_found(
     return f"{name} for {target}", "; ".join(parts)
 
 
-def _of_target(gates: Gates, sizes: Mapping[str, int]) -> Iterator[_Excess]:
+def _target_excess(gates: Gates, sizes: Mapping[str, int]) -> Iterator[_Excess]:
     limit = gates.max_artifact_size
     if limit is not None and (total := sum(sizes.values())) > limit:
         kinds = (
@@ -100,7 +100,7 @@ def _of_target(gates: Gates, sizes: Mapping[str, int]) -> Iterator[_Excess]:
         )
 
 
-def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> Iterator[_Excess]:
+def _coverage_excess(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> Iterator[_Excess]:
     limit = gates.min_coverage
     if limit is None:
         return
@@ -112,15 +112,15 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
         missed = [
             f"{':'.join([file, *([','.join(at.missed)] if at else [])])} in {function.name}"
             for file, functions in coverage.files.items()
-            for function, at in zip(functions, lines.of_file(file, functions), strict=True)
+            for function, at in zip(functions, lines.lines_in(file, functions), strict=True)
             if function.traced < function.lines
         ]
-        shown = shortened(missed, 4, "; ")
+        shown = shorten(missed, 4, "; ")
         found = f"{coverage.shown_part:.3f}, {coverage.traced} of {coverage.lines}; not {shown}"
         yield "min_coverage", f"at least {limit} of the lines traced", found, hint
 
 
-def _of_executable(
+def _executable_excess(
     gates: Gates, profile: ProfileRecord, evidence: ProfileEvidence
 ) -> Iterator[_Excess]:
     limit = gates.max_executable_size
@@ -140,8 +140,8 @@ def _of_executable(
             "make the profile smaller, or raise the gate",
         )
     if evidence.compiled is not UNSET:
-        yield from _of_work(gates, evidence.compiled)
-    elif blind := sorted(set(gates.stated()) & _NEED_COMPILED):
+        yield from _work_excess(gates, evidence.compiled)
+    elif blind := sorted(set(gates.in_use()) & _NEED_COMPILED):
         for gate in blind:
             hint = "remove the gate, or the target, whose backend reports no evidence"
             yield gate, "evidence of what was compiled", "none", hint
@@ -155,7 +155,7 @@ _NEED_COMPILED = {
 }
 
 
-def _of_work(gates: Gates, compiled: ExecutableEvidence) -> Iterator[_Excess]:
+def _work_excess(gates: Gates, compiled: ExecutableEvidence) -> Iterator[_Excess]:
     calls = compiled.optimized.custom_calls
     if gates.max_custom_calls is not None and sum(calls.values()) > gates.max_custom_calls:
         yield (

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from aotc.base.errors import finding
 from aotc.base.stages import fixture_file
-from aotc.check.parity_process import rejected
-from aotc.check.plain_structures import PlainCall, as_argument, call_file, differences, unchanged
+from aotc.check.parity_process import as_parity_finding
+from aotc.check.plain_structures import PlainCall, as_argument, call_file, differences, is_unchanged
 from aotc.check.trial_records import read_call
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint
@@ -33,12 +33,12 @@ def call_differences(
             try:
                 result = loaded[call.key.entry_point](*positional, **named)
             except AotcError as error:
-                yield _refused(where, error)
+                yield _refused_call(where, error)
                 continue
             rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
             for path, expected, found in differences(call.result, result, rtol, atol):
                 yield _differs(f"{where} {path}", expected, found)
-            if not all(unchanged(each.value, arguments[each.name]) for each in call.arguments):
+            if not all(is_unchanged(each.value, arguments[each.name]) for each in call.arguments):
                 yield _differs(where, "arguments that a call leaves as they are", "changed ones")
 
 
@@ -50,7 +50,7 @@ def structure_differences(manifest: BundleManifest, folder: Path) -> Iterator[Fi
             try:
                 found = _leaves(spec, call.key.entry_point, positional, named)
             except AotcError as error:
-                yield _refused(where, error)
+                yield _refused_call(where, error)
                 continue
             for index, leaf in found.items():
                 wanted = recorded.inputs[index]
@@ -94,9 +94,9 @@ def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryP
                 yield key.label, spec, file.read()
 
 
-def _refused(where: str, error: AotcError) -> Finding:
+def _refused_call(where: str, error: AotcError) -> Finding:
     first = error.findings[0]
-    return rejected(replace(first, where=first.where or where), "AOTC-E959")
+    return as_parity_finding(replace(first, where=first.where or where), "AOTC-E959")
 
 
 def _differs(where: str, expected: str, found: str) -> Finding:

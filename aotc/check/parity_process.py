@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from aotc.base.child_processes import Processes
 from aotc.base.errors import EngineFailedError, ParityError, finding, refusal
 from aotc.base.workers import confined_process, worker_parent
-from aotc.base.workers.forked_workers import kept
-from aotc.base.workers.worker_environment import inherited
+from aotc.base.workers.forked_workers import zygotes_of
+from aotc.base.workers.worker_environment import inherit
 from aotc.check.plain_structures import Leaf
 from aotc.check.trial_records import FIXTURE, Call, Outcome
 from aotc.check.trial_truth import Verdict
-from aotc.check.trial_verdict import Repeat, excess, judged, varies
+from aotc.check.trial_verdict import Repeat, excess, judge, varies
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import ParityNotRun
 
@@ -116,7 +116,7 @@ def run(
             raise
         is_engine = all(each.code in ENGINE_FAILURES for each in error.findings)
         failure = EngineFailedError if is_engine else ParityError
-        raise failure(*map(rejected, error.findings)) from error
+        raise failure(*map(as_parity_finding, error.findings)) from error
     if answer.unsuited and not answer.differing:
         reasons = "; ".join(f"expected {each['expected']}" for each in answer.unsuited)
         lasting = all(each["code"] not in PASSING for each in answer.unsuited)
@@ -134,7 +134,7 @@ def _outcome(answer: Answer, target: str, ask_verdicts: AskVerdicts) -> Ran:
     ]
     calls = sorted(dict.fromkeys(calls), key=lambda call: call.inputs != FIXTURE)
     verdicts = dict(zip(calls, ask_verdicts(calls), strict=False)) if calls else {}
-    outcomes, wrong = judged(answer.outcomes, verdicts)
+    outcomes, wrong = judge(answer.outcomes, verdicts)
     found = [
         *(replace(each, where=f"{each.where} for {target}") for each in answer.differing),
         *(excess(o, target, verdicts.get(o[0].trial.call)) for o in wrong.values()),
@@ -176,7 +176,7 @@ def _ask(
 ) -> Answer:
     try:
         return worker_parent.run(
-            worker or kept(WORKER),
+            worker or zygotes_of(WORKER),
             job,
             Answer,
             within=Path(job.folder),
@@ -191,14 +191,14 @@ def _ask(
 
 def begin() -> None:
     """Import what `run` is going to need, meanwhile."""
-    kept(WORKER).begin(_variables())
+    zygotes_of(WORKER).begin(_variables())
 
 
 def _variables() -> dict[str, str]:
-    return inherited(without=("XLA_", "TF_"))
+    return inherit(without=("XLA_", "TF_"))
 
 
-def rejected(found: Finding, code: str = "AOTC-E953") -> Finding:
+def as_parity_finding(found: Finding, code: str = "AOTC-E953") -> Finding:
     """Return a finding with this code for one of the loader; AOTC-E953 for a failing engine."""
     if cause := ENGINE_FAILURES.get(found.code):
         return finding("AOTC-E953", found.where, found.found, cause=cause)
@@ -210,7 +210,7 @@ def ended(
     where: str, crash: worker_parent.CrashedError, seconds: float, cause: str = ""
 ) -> AotcError:
     """Return AOTC-E952 for a process without a result, which may take so many seconds."""
-    found = crash.found(STDERR_LINES_SHOWN)
+    found = crash.describe(STDERR_LINES_SHOWN)
     if crash.late:
         cause = cause or "executable-timed-out-on-a-fixture"
         return refusal("AOTC-E952", where, f"no result after {seconds:g} s", cause=cause)

@@ -80,11 +80,11 @@ def outcome(job: Job, progress: Progress) -> Answer:
     # A gate that does not open says nothing about the host: the build itself is broken.
     source, policy = open_bundle(Path(job.bundle)), read_policy(Path(job.policy))
     with accept_bundle(source, policy, time.time()) as accepted:
-        if not any(accepted.wanted(target).platforms.values()):
+        if not any(accepted.facts_for(target).platforms.values()):
             # Before any thread of an engine. The drivers of accelerators write to devices.
             confined_process.keep_secret(*job.secrets)
             confined_process.shut_off(job.folder)
-        facts = detect_all(accepted.wanted(target).devices)
+        facts = detect_all(accepted.facts_for(target).devices)
         evaluated = evaluate(accepted, facts, target)
         manifest, findings = evaluated.manifest, evaluated.choice.findings
         if manifest is not None and findings:
@@ -125,7 +125,7 @@ def outcome(job: Job, progress: Progress) -> Answer:
 
 def prepare() -> None:
     """Import what a load imports later, too, and ask once which engines are installed."""
-    engine_survey.installed()
+    engine_survey.installed_engines()
     with suppress(ImportError):  # which the load says
         import_module("aotc_runtime.engines.xla.xla_client")
         import_module("jaxlib.xla_client")

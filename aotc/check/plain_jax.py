@@ -51,7 +51,7 @@ def weights_as_made(
     replace those that differ because the program makes other numbers each time.
     """
     if init is None:
-        return _nested(recorded)
+        return _nest(recorded)
     if source:
         return jax.tree_util.tree_map_with_path(
             lambda steps, _: recorded[path_of(*steps) or "value"], jax.eval_shape(functions(init))
@@ -64,7 +64,7 @@ def weights_as_made(
     return jax.tree_util.tree_map_with_path(kept, functions(init)())
 
 
-def misrecorded(
+def find_misrecorded(
     made: Any, recorded: Mapping[str, Array], where: str, replaced: Collection[str] = ()
 ) -> Iterator[Finding]:
     """Yield AOTC-E959 for each array of a weights set that is not recorded as `init` returned it.
@@ -89,7 +89,7 @@ def _same_bytes(one: Array, other: Array) -> bool:
     )
 
 
-def _nested(tensors: Mapping[str, Array]) -> dict[str, Any]:
+def _nest(tensors: Mapping[str, Array]) -> dict[str, Any]:
     root: dict[str, Any] = {}
     for name, tensor in tensors.items():
         node = root
@@ -155,13 +155,13 @@ class Function:
     def begin(self) -> None:
         """Trace it, and have it compiled while others run."""
         if self._compiled is None:
-            lowered = self._lowered(self._called)
+            lowered = self._lower(self._called)
             self._rounds = bool(
                 operations_named(lowered.compiler_ir("stablehlo"), rounding_steps.ROUNDING)
             )
             self._compiled = self._compiling.submit(lowered.compile)
 
-    def _lowered(self, function: Callable[[Mapping[str, Any]], Any]) -> Any:
+    def _lower(self, function: Callable[[Mapping[str, Any]], Any]) -> Any:
         values = self._abstract()
         lowered = jax.jit(function, keep_unused=self._is_changed).lower(values)
         if self._check_lowered is not None:
@@ -180,7 +180,7 @@ class Function:
         self.begin()
         if self._rounds and self._otherwise is None:
             # A function of its own, as jax gives a module that it knows again.
-            lowered = self._lowered(lambda values: self._called(values))
+            lowered = self._lower(lambda values: self._called(values))
             self._rounds = rounding_steps.round_to_other_steps(lowered.compiler_ir("stablehlo"))
             self._otherwise = lowered.compile() if self._rounds else None
         if not self._rounds:
@@ -223,7 +223,7 @@ class Function:
         counted = self._compiled.result().cost_analysis() or {}
         return max(0, int(counted.get("flops", 0)))
 
-    def returned(self, arrays: Mapping[str, Array]) -> Result:
+    def rebuild_result(self, arrays: Mapping[str, Array]) -> Result:
         """Rebuild the result of a recorded call from its arrays by path."""
         structure = jax.eval_shape(self._called, self._abstract())
 
@@ -246,7 +246,7 @@ class Function:
     def _abstract(self) -> dict[str, Any]:
         return {**self._weights, **self._inputs(self._abstract_leaf)}
 
-    def passed(self, arguments: Mapping[str, Any]) -> tuple[Passed, ...]:
+    def inputs_of(self, arguments: Mapping[str, Any]) -> tuple[Passed, ...]:
         """Return the inputs as a caller of the bundle passes them, without bound and fixed ones."""
         by_loader = self._spec.by_loader
         return tuple(

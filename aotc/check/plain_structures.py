@@ -205,7 +205,7 @@ def _item(expected: Node, found: Any, names: tuple[str | int, ...]) -> Any:
             return found[names[0]]
 
 
-def unchanged(spelled: Spelled, argument: Any) -> bool:
+def is_unchanged(spelled: Spelled, argument: Any) -> bool:
     """Return whether an argument that was passed still holds what it was made from."""
     match spelled:
         case Nothing():
@@ -219,4 +219,4 @@ def unchanged(spelled: Spelled, argument: Any) -> bool:
         values = [argument[names[0]] for names in spelled.names]
     else:
         values = list(argument)
-    return all(map(unchanged, spelled.items, values))
+    return all(map(is_unchanged, spelled.items, values))

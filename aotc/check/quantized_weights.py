@@ -35,7 +35,7 @@ def is_nearest(
         return np.array_equal(values.view(np.uint16), nearest)
     exact, integers = weight.astype(np.float64), values.astype(np.int64)
     if values.dtype == np.uint8:
-        integers = _of_halves(integers, exact.shape, contracted)
+        integers = _unpack_halves(integers, exact.shape, contracted)
     last, shared = contracted[-1], (*contracted,)
     if integers.shape != exact.shape or (group and exact.shape[last] % group):
         return False
@@ -52,7 +52,7 @@ def is_nearest(
     return np.array_equal(integers, nearest)
 
 
-def _of_halves(data: Array, shape: Sequence[int], contracted: Sequence[int]) -> Array:
+def _unpack_halves(data: Array, shape: Sequence[int], contracted: Sequence[int]) -> Array:
     """Return the integers in the halves of bytes, in a weight's shape; as they are in another."""
     order = [axis for axis in range(len(shape)) if axis not in contracted] + [*contracted]
     *others, last = (shape[axis] for axis in order)

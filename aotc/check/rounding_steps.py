@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import element_of, inlined, put
+from aotc.compile.mlir.jax_functions import element_of, inline, put
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.compile.precision.weight_products import MOVES, Axes, matrix_products
 
@@ -79,7 +79,7 @@ def round_to_other_steps(module: ir.Module) -> bool:
     numbers may end stays as it is.
     """
     with module.context, ir.Location.unknown():
-        inlined(module)
+        inline(module)
         if not all(map(_is_counted, operations_named(module, LOOPS))):
             return False
         roundings = [

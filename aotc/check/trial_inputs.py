@@ -159,7 +159,7 @@ def trial_inputs(
         elif kind in ROWS:
             made.append(_with_rows(kind, leaf))
         elif kind in (LOW, HIGH):
-            made.append(_edged(kind, leaf, _half(kind, leaf, seed)))
+            made.append(_add_edges(kind, leaf, _half(kind, leaf, seed)))
         elif kind in (MIXED, REVERSED):
             is_even = _is_even(order.index(leaf.path) + (kind == REVERSED), leaf)
             made.append(np.where(is_even, _half(LOW, leaf, seed), _half(HIGH, leaf, seed)))
@@ -169,7 +169,7 @@ def trial_inputs(
             made.append(_ends(kind, leaf, anchors))
         else:
             generator = _generator(kind, leaf, seed)
-            made.append(_made(kind, leaf, anchors, generator, has_arrays=has_arrays))
+            made.append(_make_leaf(kind, leaf, anchors, generator, has_arrays=has_arrays))
     return made
 
 
@@ -244,7 +244,7 @@ def _rising(leaf: TrialLeaf, seed: int) -> Array:
     return np.where(is_late, _half(HIGH, leaf, seed), _half(LOW, leaf, seed))
 
 
-def _edged(kind: str, leaf: TrialLeaf, made: Array) -> Array:
+def _add_edges(kind: str, leaf: TrialLeaf, made: Array) -> Array:
     if _has_edges(leaf):
         first = tuple(slice(None) if is_fixed else 0 for is_fixed in leaf.fixed_axes)
         made[first] = leaf.ends[kind == HIGH]
@@ -302,7 +302,7 @@ def _half_integers(low: int, high: int, *, is_low: bool) -> tuple[int, int]:
     return (low, middle) if is_low else (min(middle + 1, high), high)
 
 
-def _made(
+def _make_leaf(
     kind: str, leaf: TrialLeaf, anchors: Sequence[Array], generator: Generator, *, has_arrays: bool
 ) -> Array:
     if leaf.is_key:
@@ -373,7 +373,7 @@ def _floats(
         case "offset":
             values = _far(leaf, generator)
         case "magnitudes":
-            values = _scattered(leaf, anchors, generator)
+            values = _scatter(leaf, anchors, generator)
         case _:
             values = _ordinary(leaf)
     made = _cast(values, leaf)
@@ -416,7 +416,7 @@ def _far(leaf: TrialLeaf, generator: Generator) -> Array:
     return min(FAR, _largest(leaf) / 8) + np.abs(generator.standard_normal(leaf.shape))
 
 
-def _scattered(leaf: TrialLeaf, anchors: Sequence[Array], generator: Generator) -> Array:
+def _scatter(leaf: TrialLeaf, anchors: Sequence[Array], generator: Generator) -> Array:
     size = 10.0 ** generator.uniform(-DECADES, DECADES, leaf.shape)
     values = size * generator.choice([-1.0, 1.0], leaf.shape)
     if leaf.bounds is not None:
@@ -482,7 +482,7 @@ def _sprinkle(made: Array, specials: Sequence[float], generator: Generator) -> N
     count = min(targets.size, max(len(specials), targets.size // ORDINARY_PER_SPECIAL))
     places = np.sort(generator.choice(targets, count, replace=False))
     values = np.resize(np.asarray(specials), count)
-    made.reshape(-1)[places] = _clipped(values, made.dtype)
+    made.reshape(-1)[places] = _clip(values, made.dtype)
 
 
 def _blank_row(made: Array) -> None:
@@ -513,7 +513,7 @@ def _largest(leaf: TrialLeaf) -> float:
 
 def _cast(values: Array, leaf: TrialLeaf) -> Array:
     """Return the leaf's dtype, without going over its largest number or its bounds by rounding."""
-    made = _clipped(values, leaf.dtype)
+    made = _clip(values, leaf.dtype)
     if leaf.bounds is None:
         return made
     low, high = leaf.bounds
@@ -523,7 +523,7 @@ def _cast(values: Array, leaf: TrialLeaf) -> Array:
     return np.where(outside, leaf.sample, made) if outside.any() else made
 
 
-def _clipped(values: Array, dtype: np.dtype[Any]) -> Array:
+def _clip(values: Array, dtype: np.dtype[Any]) -> Array:
     most = float(ml_dtypes.finfo(dtype).max)
     finite = np.isfinite(values)
     with np.errstate(all="ignore"):

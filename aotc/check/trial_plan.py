@@ -85,7 +85,7 @@ class _Planner(Struct, frozen=True):
 
         In other dimensions they have the profile's size.
         """
-        return self._allowed(profile, {name: self.sizes_below(profile, name) for name in names})
+        return self._possible(profile, {name: self.sizes_below(profile, name) for name in names})
 
     def at_most(self, sizes: Sizes, names: Sequence[str]) -> list[Sizes]:
         """Accepted sizes that are no larger in these dimensions; the smallest first."""
@@ -93,18 +93,18 @@ class _Planner(Struct, frozen=True):
             name: range(self.least(name), sizes[name] + 1, self.accepted[name].multiple_of)
             for name in names
         }
-        return self._allowed(sizes, ranges)
+        return self._possible(sizes, ranges)
 
-    def _allowed(self, sizes: Sizes, ranges: Mapping[str, range]) -> list[Sizes]:
+    def _possible(self, sizes: Sizes, ranges: Mapping[str, range]) -> list[Sizes]:
         each = int(POINTS_MAX ** (1 / max(1, len(ranges))))
         points = [
             {**sizes, **dict(zip(ranges, point, strict=True))}
-            for point in product(*(_thinned(values, each) for values in ranges.values()))
+            for point in product(*(_thin(values, each) for values in ranges.values()))
         ]
         allowed = [p for p in points if all(relation.holds(p) for relation in self.relations)]
         return sorted(allowed, key=lambda p: (prod(p.values()), tuple(p.values())))
 
-    def padded(self) -> Iterator[Trial]:
+    def padding_trials(self) -> Iterator[Trial]:
         """Yield trials below each profile, padded in one dimension and in all."""
         is_many = len(self.profiles) > MANY_PROFILES
         for profile in self.profiles:
@@ -113,7 +113,7 @@ class _Planner(Struct, frozen=True):
                 chosen = _ends_and_middle(points)
                 for sizes in chosen[:: len(chosen) - 1 or 1] if is_many else chosen:
                     samples = EVERY if sizes == chosen[0] else (*HALVES, *self.rows)
-                    yield from self._tried((name,), sizes, profile, samples)
+                    yield from self._plan_trials((name,), sizes, profile, samples)
             together = tuple(name for name in self.pads if self.sizes_below(profile, name))
             if len(together) > 1:
                 points = self.below(profile, together)
@@ -121,9 +121,9 @@ class _Planner(Struct, frozen=True):
                 is_tied = any(not alone[name] for name in together)
                 for sizes in _ends_and_middle(points) if is_tied else points[:1]:
                     samples = EVERY if is_tied and sizes == points[0] else (*HALVES, *self.rows)
-                    yield from self._tried(together, sizes, profile, samples)
+                    yield from self._plan_trials(together, sizes, profile, samples)
 
-    def _tried(
+    def _plan_trials(
         self, dimensions: tuple[str, ...], sizes: Sizes, profile: Sizes, samples: Sequence[str]
     ) -> Iterator[Trial]:
         given = {*self.entry.masks, *self.entry.lengths}
@@ -224,7 +224,7 @@ class _Planner(Struct, frozen=True):
                     yield Trial(call, (name,), (profile,), trial_run.DECLARED, beside=smallest)
 
 
-def _thinned(values: range, most: int) -> list[int]:
+def _thin(values: range, most: int) -> list[int]:
     """Return at most `most` of these values, evenly spaced, with the first and the last."""
     if len(values) <= most:
         return list(values)
@@ -278,7 +278,7 @@ def plan_trials(
     planned = [
         Trial(planner.call(each, kind)) for each in sizes for kind in (FIXTURE, *trial_inputs.KINDS)
     ]
-    planned += planner.padded()
+    planned += planner.padding_trials()
     for dimension, policy in spec.out_of_profile.items():
         if isinstance(at_once(policy), Split):
             planned += [*planner.split(dimension), *planner.beside(dimension)]

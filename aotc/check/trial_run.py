@@ -15,7 +15,7 @@ from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType, TensorSpec
 from aotc_runtime.schema.size_expressions import parse_expression
 from aotc_runtime.serving.readiness import Difference, compare, over_all
-from aotc_runtime.serving.routing.joined_rows import row_part, stacked, stacked_mask
+from aotc_runtime.serving.routing.joined_rows import row_part, stack, stack_mask
 from aotc_runtime.serving.routing.padded_arrays import cut, fill_value, mask, pad
 from aotc_runtime.serving.routing.padding_masks import Mask
 from aotc_runtime.serving.routing.split_calls import axis_of, join, piece
@@ -93,7 +93,7 @@ def run(trial: Trial, subject: Subject, leaves: list[Array]) -> list[list[Array]
         return _beside(trial, subject, leaves)
     if trial.fill:
         (profile,) = trial.profiles
-        return [_padded(subject, leaves, trial.call.sizes, profile, trial.fill)]
+        return [_run_padded(subject, leaves, trial.call.sizes, profile, trial.fill)]
     if trial.profiles:
         return _split(trial, subject, leaves)
     return [subject.execute(trial.call.sizes, leaves)]
@@ -139,7 +139,7 @@ def with_first_half(leaf: Array, other: Array, axis: int | None) -> Array:
     return join([piece(other, axis, 0, half), piece(leaf, axis, half, size)], axis)
 
 
-def _padded(
+def _run_padded(
     subject: Subject, leaves: Sequence[Array], sizes: Sizes, profile: Sizes, kind: str
 ) -> list[Array]:
     entry, inputs, outputs, execute = subject
@@ -178,7 +178,7 @@ def _split(trial: Trial, subject: Subject, leaves: Sequence[Array]) -> list[list
             for spec, leaf in zip(inputs, leaves, strict=True)
         ]
         sizes = {**trial.call.sizes, dimension: size}
-        results = _padded(subject, pieces, sizes, profile, DECLARED)
+        results = _run_padded(subject, pieces, sizes, profile, DECLARED)
         parts.append([np.asarray(result) for result in results])
         start += size
     axes = [axis_of(spec.shape, dimension) for spec in outputs]
@@ -199,7 +199,7 @@ def _beside(trial: Trial, subject: Subject, leaves: Sequence[Array]) -> list[lis
         if all(other[name] == trial.call.sizes[name] for name in trial.beside):
             continue  # one more call of the same sizes
         others = [
-            _resized(leaf, shape_at(spec, other)) for spec, leaf in zip(inputs, leaves, strict=True)
+            _resize(leaf, shape_at(spec, other)) for spec, leaf in zip(inputs, leaves, strict=True)
         ]
         calls = [(trial.call.sizes, leaves), (other, others)]
         for start, ordered in ((0, calls), (rest[dimension], calls[::-1])):
@@ -210,11 +210,11 @@ def _beside(trial: Trial, subject: Subject, leaves: Sequence[Array]) -> list[lis
                     given.append(leaves[index])  # of a dimension in which all are alike
                 elif spec.path in entry.masks:
                     rows = Mask(index, spec.shape, frozenset(entry.masks[spec.path]))
-                    given.append(stacked_mask(rows, [s for s, _ in ordered], dimension, shape))
+                    given.append(stack_mask(rows, [s for s, _ in ordered], dimension, shape))
                 else:
                     axis = spec.shape.index(dimension)
                     fill = fill_of(entry, spec.path, spec.dtype, trial.fill)
-                    given.append(stacked([each[index] for _, each in ordered], axis, shape, fill))
+                    given.append(stack([each[index] for _, each in ordered], axis, shape, fill))
             results = execute(profile, given)
             found.append(
                 [
@@ -226,7 +226,7 @@ def _beside(trial: Trial, subject: Subject, leaves: Sequence[Array]) -> list[lis
     return found
 
 
-def _resized(leaf: Array, shape: Sequence[int]) -> Array:
+def _resize(leaf: Array, shape: Sequence[int]) -> Array:
     """Return an array of this shape with the same numbers, reordered if its size differs."""
     for axis, size in enumerate(shape):
         if size != leaf.shape[axis]:

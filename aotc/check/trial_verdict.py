@@ -13,7 +13,7 @@ from math import inf, isinf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aotc.base.errors import finding, shortened
+from aotc.base.errors import finding, shorten
 from aotc.check import trial_inputs
 from aotc.check.trial_records import FIXTURE, Call, EntryTrials, Outcome, Trial
 from aotc.check.trial_run import DECLARED, LARGEST, SMALLEST
@@ -127,7 +127,7 @@ def _leak(entry: EntryTrials, failed: Sequence[Outcome], count: int, what: str, 
     if inputs != FIXTURE:
         asked += f", its inputs {NAMES.get(inputs, inputs)}"
     if trial.fill:
-        done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_named(trial.fill)}"
+        done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_fill_text(trial.fill)}"
         done += _numbers(trial.filled)
     else:
         counts = Counter(map(sizes_text, trial.profiles)).items()
@@ -213,7 +213,7 @@ def _meaning(entry: EntryTrials, marks: Sequence[str]) -> str:
     )
 
 
-def _named(fill: str) -> str:
+def _fill_text(fill: str) -> str:
     return {DECLARED: "what is declared", "nan": "NaN", "inf": "infinity", "ones": "ones"}.get(
         fill, f"the {fill} numbers"
     )
@@ -221,10 +221,10 @@ def _named(fill: str) -> str:
 
 def _numbers(filled: Mapping[str, str]) -> str:
     shown = [f"{path} = {number}" for path, number in filled.items()]
-    return f" ({shortened(shown, 4)})" if shown else ""
+    return f" ({shorten(shown, 4)})" if shown else ""
 
 
-def judged(
+def judge(
     outcomes: Sequence[Outcome], verdicts: Mapping[Call, Verdict]
 ) -> tuple[list[Outcome], dict[ExecutableKey, list[Outcome]]]:
     """Return all outcomes, and by executable those of value trials that are wrong.

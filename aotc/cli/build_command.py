@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aotc.pipeline.cached_tasks import Done
 
 
-def _shared(local: LocalStore, url: str, key: str | None, trusted: Sequence[Path]) -> LocalStore:
+def _share(local: LocalStore, url: str, key: str | None, trusted: Sequence[Path]) -> LocalStore:
     """Return a local cache that reads and fills a remote one.
 
     `key` is the file or URI of the private key that signs new entries; `trusted` are files of the
@@ -151,11 +151,11 @@ def build(
     automatic = not (tune or tuning_file) and read_build_manifest(manifest).tune.auto
     if (tune or automatic) and check_reproducible:
         raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
-    if ignored := worker_environment.ignored():
+    if ignored := worker_environment.ignored_variables():
         note_ignored(ignored)
     cache: LocalStore | None = store_of(place, cache_size)
     if cache is not None and remote_cache is not None:
-        cache = _shared(cache, remote_cache, cache_key, cache_trust)
+        cache = _share(cache, remote_cache, cache_key, cache_trust)
     recorded = tuning_files.read(tuning_file) if tuning_file else None
     measuring: Any = optional("--tune") if tune or automatic else None
     again: BeforePacking | None = (

@@ -108,14 +108,14 @@ def run_command(arguments: Sequence[str], stops: Stops) -> int:
         error.show()
         return 2
     except click.ClickException as error:
-        return _misused(error, out)
+        return _report_usage_error(error, out)
     except AotcError as error:  # before the command runs, which reports its own
         return fail(out, error)
     except BrokenPipeError:
         silence_stdout()
         return READER_WENT_AWAY
     except Exception as error:  # noqa: BLE001 - the outermost line: anything left is a bug of ours
-        return _failed(error, out)
+        return _report_failure(error, out)
     return code
 
 
@@ -142,7 +142,7 @@ def _occupy_standard_descriptors() -> None:
     sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8")
 
 
-def _misused(error: click.ClickException, out: Output) -> int:
+def _report_usage_error(error: click.ClickException, out: Output) -> int:
     """Report an error of the command line, as text in the form of command-line parsers."""
     context = getattr(error, "ctx", None)
     name = context.command_path if context else "aotc"
@@ -187,13 +187,13 @@ def _is_option_of_commands(error: click.ClickException) -> TypeGuard[click.NoSuc
     )
 
 
-def _failed(error: Exception, out: Output) -> int:
+def _report_failure(error: Exception, out: Output) -> int:
     if out.verbose:
         warn_of(error)
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         silence_stdout()
         return _unwritable(out, error.strerror or str(error))
-    if refused := _hindered(error):
+    if refused := _startup_problem(error):
         return fail(out, refused)
     first_line = next(iter(str(error).strip().splitlines()), "")
     summary = f"{type(error).__name__}: {first_line}"
@@ -206,7 +206,7 @@ def _failed(error: Exception, out: Output) -> int:
     return 1
 
 
-def _hindered(error: Exception) -> AotcError | None:
+def _startup_problem(error: Exception) -> AotcError | None:
     """AOTC-E032 for what lies in how the command was started, and not in the command."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return refusal("AOTC-E032", "this process", f"{error.strerror}")

@@ -55,7 +55,9 @@ class Output:
         else:
             text()
 
-    def noted(self, document: dict[str, Any], lines: Iterable[str], notes: Sequence[str]) -> None:
+    def result_and_notes(
+        self, document: dict[str, Any], lines: Iterable[str], notes: Sequence[str]
+    ) -> None:
         """Print the result with notes, the text of which is on stderr."""
         if self.json:
             self.document({"ok": True, **document, "notes": [*notes]})
@@ -63,7 +65,7 @@ class Output:
             say(*lines)
             print_notes(notes)
 
-    def checked(
+    def verdict(
         self, document: dict[str, Any], lines: Iterable[str], findings: Findings, exit_code: int
     ) -> int:
         """Print the result, and the findings if what it is about does not pass; return the code."""

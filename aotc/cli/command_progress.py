@@ -31,7 +31,7 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         yield lambda stage, done, total: None
         return
     if not sys.stderr.isatty():
-        with _lines(_counted) as lines:
+        with _lines(_count_text) as lines:
             yield lines.on_stage
         return
     from rich.progress import TaskID, TextColumn, TimeElapsedColumn
@@ -40,7 +40,7 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         tasks: dict[str, TaskID] = {}
 
         def on_stage(stage: str, done: int, total: int) -> None:
-            counted = _counted(done, total)
+            counted = _count_text(done, total)
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=total or None, counted=counted)
             bars.update(tasks[stage], completed=done, total=total or None, counted=counted)
@@ -119,7 +119,7 @@ def _lines(counted: Callable[[int, int], str]) -> Iterator[_Lines]:
         thread.join()
 
 
-def _counted(done: int, total: int) -> str:
+def _count_text(done: int, total: int) -> str:
     return f"{done} of {total or '?'}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from aotc.base.entry_points import load, registered
+from aotc.base.entry_points import find_points, load
 
 CORE = {
     "build": "aotc.cli.build_command:build",
@@ -49,12 +49,12 @@ class Commands(Mapping[str, click.Command]):
 
     def __getitem__(self, name: str) -> click.Command:
         point = EntryPoint(name, CORE[name], "aotc.commands") if name in CORE else None
-        command: click.Command = load(point or registered("aotc.commands")[name])
+        command: click.Command = load(point or find_points("aotc.commands")[name])
         return command
 
     def __iter__(self) -> Iterator[str]:
         yield from CORE
-        yield from (name for name in sorted(registered("aotc.commands")) if name not in CORE)
+        yield from (name for name in sorted(find_points("aotc.commands")) if name not in CORE)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -74,7 +74,7 @@ def beside(command: str, name: str) -> Any:
 
     Raises click.UsageError if there is no such command.
     """
-    point = registered("aotc.commands").get(command)
+    point = find_points("aotc.commands").get(command)
     if point is None:
         raise click.UsageError(f"`aotc {command}` is not in this installation of aotc")
     load(point)
@@ -83,7 +83,7 @@ def beside(command: str, name: str) -> Any:
 
 def optional(option: str) -> Any:
     """Import the implementation of an option. Raises click.UsageError if none is registered."""
-    point = registered("aotc.options").get(option.removeprefix("--"))
+    point = find_points("aotc.options").get(option.removeprefix("--"))
     if point is None:
         raise click.UsageError(f"{option} is not in this installation of aotc")
     return load(point)

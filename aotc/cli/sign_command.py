@@ -43,12 +43,12 @@ def sign(
     aotc sign digits-1.0.0.aotb --key release.key --trust trust.toml
     aotc sign digits-1.0.0.aotb --key "pkcs11:token=ci;object=release?module-path=/usr/lib/x.so"
     """
-    from aotc.bundle.sign.bundle_signing import endorse, unstamped
+    from aotc.bundle.sign.bundle_signing import endorse, without_timestamp
     from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 
     policy = read_policy(trust) if trust is not None else None
     signer = signer_of(key, passphrase_file)
-    stamp = partial(optional("--timestamp"), timestamp) if timestamp else unstamped
+    stamp = partial(optional("--timestamp"), timestamp) if timestamp else without_timestamp
     with (
         nullcontext(bundle)
         if isinstance(bundle, Path)

@@ -48,7 +48,7 @@ class Stops:
         is asked for the hash of a type: msgspec drops what is raised then. Where Python drops the
         exception, as in callbacks of the garbage collector (jax has one), it is raised again.
         """
-        self._hook, sys.unraisablehook = sys.unraisablehook, self._dropped
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._on_dropped
         for number in self._before:
             signal.signal(number, self._raise)
         for noted in self._noted:
@@ -81,7 +81,7 @@ class Stops:
         self._noted.append(number)
         signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
 
-    def _dropped(self, dropped: UnraisableHookArgs) -> None:
+    def _on_dropped(self, dropped: UnraisableHookArgs) -> None:
         if self._raised is None or dropped.exc_value is not self._raised:
             self._hook(dropped)
             return

@@ -15,7 +15,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 TARGET_HELP = "Target name, or path of a target file"
 
 
-def _named(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+def _check_name(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     if value is not None and not NAME.fullmatch(value):
         raise click.BadParameter("a target's name has letters, digits, '.', '_' and '-' only")
     return value
@@ -63,7 +63,7 @@ def list_(out: Output) -> int:
         ("native", "cpu: run", "the host that builds, described by XLA"),
     ]
     lines = [f"{name:<20} {checked:<20} {description}" for name, checked, description in rows]
-    return out.checked({"targets": found}, lines, tuple(findings), BuildManifestError.exit_code)
+    return out.verdict({"targets": found}, lines, tuple(findings), BuildManifestError.exit_code)
 
 
 @targets.command()
@@ -95,7 +95,11 @@ def show(out: Output, name: str, toml: bool) -> None:
 
 @targets.command()
 @click.option(
-    "--toml", "name", metavar="NAME", callback=_named, help="Print a target file with this name"
+    "--toml",
+    "name",
+    metavar="NAME",
+    callback=_check_name,
+    help="Print a target file with this name",
 )
 @command
 def detect(out: Output, name: str | None) -> None:

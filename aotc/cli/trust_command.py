@@ -118,7 +118,7 @@ def init(
     document = {"policy": str(output), "name": name, "threshold": threshold, "keys": ids}
     line = f"wrote {output}: trusts {', '.join(k[:16] for k in ids)} for {name}"
     notes = [_UNHELD] if threshold > 1 and not holders else []
-    out.noted({**document, "holders": [*holders]}, [line], notes)
+    out.result_and_notes({**document, "holders": [*holders]}, [line], notes)
 
 
 @trust.command("add-key")
@@ -177,7 +177,7 @@ def add_key(
     )
     trusts = "trusts certificates of" if certifier else "trusts"
     document = {"policy": str(policy), "key": added.id, "table": table, **stated}
-    out.noted(document, [f"{policy} {trusts} {added.id}"], notes)
+    out.result_and_notes(document, [f"{policy} {trusts} {added.id}"], notes)
 
 
 @trust.command()
@@ -231,7 +231,7 @@ def revoke(
     lines = [f"revoked  {kind[:-1]} {each}" for kind, ids in changed.added.items() for each in ids]
     lines += [f"already  {value}" for value in changed.already]
     revoked = {"policy": str(policy), "revoked": changed.added, "already": changed.already}
-    out.noted(revoked, lines, notes)
+    out.result_and_notes(revoked, lines, notes)
 
 
 @trust.command()

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from aotc.base.entry_points import registered
-from aotc.base.errors import quoted, refusal
+from aotc.base.entry_points import find_points
+from aotc.base.errors import quote, refusal
 from aotc.base.stages import CompileJob
 from aotc.compile.compiler_protocol import GROUP
 from aotc.compile.xla.xla_custom_calls import is_callback
@@ -27,7 +27,7 @@ def place_of(job: CompileJob) -> str:
 
 def refused_program(job: CompileJob, words: str, said: Sequence[str]) -> AotcError:
     """Return AOTC-E901, or E908 for an option, with the compiler's message and its output."""
-    found = quoted(words, list(said)[-LINES_SHOWN:])
+    found = quote(words, list(said)[-LINES_SHOWN:])
     if _BAD_OPTION.search(words):
         return refusal("AOTC-E908", place_of(job), found, cause="invalid-compiler-option")
     return refusal("AOTC-E901", place_of(job), found)
@@ -57,7 +57,7 @@ def unknown_jaxlib(job: CompileJob, known: str, found: str) -> AotcError:
 
 def no_backend(platform: str, hint: str) -> AotcError:
     """Return AOTC-E909 for a platform that nothing compiles for here."""
-    expected = "one of: " + ", ".join(sorted(registered(GROUP)))
+    expected = "one of: " + ", ".join(sorted(find_points(GROUP)))
     return refusal("AOTC-E909", f"platform {platform}", "", expected=expected, hint=hint)
 
 

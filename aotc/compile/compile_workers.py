@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from aotc.base.child_processes import Processes, describe_status
-from aotc.base.errors import quoted, refusal
+from aotc.base.errors import quote, refusal
 from aotc.base.stages import CompileJob, Executable
 from aotc.base.temporary_files import temporary_folder
 from aotc.base.workers import worker_environment, worker_parent
@@ -69,7 +69,7 @@ class WorkerBackend:
                     found = f"no executable within {self._seconds_max:g} s"
                     raise refusal("AOTC-E903", place_of(job), found) from crash
                 last = pass_log.split(said)[1][-LINES_SHOWN:]
-                found = quoted(describe_status(crash.status), last)
+                found = quote(describe_status(crash.status), last)
                 raise refusal("AOTC-E902", place_of(job), found, hint=crash.hint()) from crash
         return result, said
 

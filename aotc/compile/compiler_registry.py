@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any, cast
 
-from aotc.base.entry_points import load, registered, stale
+from aotc.base.entry_points import find_points, load, stale
 from aotc.compile.compile_refusals import no_backend
 from aotc.compile.compiler_protocol import GROUP, Backend, TargetKind
 
@@ -19,9 +19,9 @@ def platforms() -> tuple[str, ...]:
 
     Raises UsageError (AOTC-E033) if the metadata of aotc are those of an older installation.
     """
-    if OWN not in registered(GROUP):
+    if OWN not in find_points(GROUP):
         raise stale(GROUP, OWN)
-    return tuple(sorted(registered(GROUP)))
+    return tuple(sorted(find_points(GROUP)))
 
 
 @cache
@@ -31,7 +31,7 @@ def kind_of(platform: str) -> AnyKind:
     Raises CompileError (AOTC-E909) if none is installed, UsageError as `load` and `platforms`.
     """
     if platform in platforms():
-        return cast(AnyKind, load(registered(GROUP)[platform])())
+        return cast(AnyKind, load(find_points(GROUP)[platform])())
     raise no_backend(platform, "install the package with its backend")
 
 

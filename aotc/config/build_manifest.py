@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import msgpack
 
 from aotc.base.errors import raise_if
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import unpack
 from aotc.config import manifest_relations, toml_validation
 from aotc.config import toml_document as toml
 from aotc.config.checkpoint_files import INDEX, SINGLE, main_file
@@ -77,9 +77,7 @@ def prepare_to_decode() -> None:
 
 def decode_build_manifest(data: bytes) -> BuildManifest:
     """Return a manifest that another process has read and checked."""
-    path, root, text, chosen = unpacked(
-        data, tuple[bytes, bytes, bytes, dict[str, ChosenPrecision]]
-    )
+    path, root, text, chosen = unpack(data, tuple[bytes, bytes, bytes, dict[str, ChosenPrecision]])
     document = toml.parse_bytes(Path(os.fsdecode(path)), text, KIND)
     return replace(_manifest(document, Path(os.fsdecode(root))), chosen=chosen)
 

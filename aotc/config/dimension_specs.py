@@ -113,7 +113,7 @@ def sizes_of(rule: Rule, accepted: Dimension) -> tuple[int, ...]:
     """Return the sizes that a valid value of `profiles` means, sorted."""
     if isinstance(rule, tuple):
         return tuple(sorted(rule))
-    return tuple(sorted({*_generated(rule, accepted), accepted.largest}))
+    return tuple(sorted({*_generate_sizes(rule, accepted), accepted.largest}))
 
 
 def check_range(dimension: DimensionSpec, path: KeyPath) -> Iterator[Problem]:
@@ -161,7 +161,7 @@ def check_size(
 
 
 def _check_count(rule: Rule, path: KeyPath, accepted: Dimension) -> Iterator[Problem]:
-    for number, _ in enumerate(_generated(rule, accepted)):
+    for number, _ in enumerate(_generate_sizes(rule, accepted)):
         if number >= PROFILES_MAX:
             yield Problem(
                 "AOTC-E805",
@@ -174,7 +174,7 @@ def _check_count(rule: Rule, path: KeyPath, accepted: Dimension) -> Iterator[Pro
             return
 
 
-def _generated(rule: Rule, accepted: Dimension) -> Iterator[int]:
+def _generate_sizes(rule: Rule, accepted: Dimension) -> Iterator[int]:
     """Yield sizes by a rule, in order and one at a time: there may be far too many."""
     if isinstance(rule, MultiplesOf):
         step = rule.multiples_of

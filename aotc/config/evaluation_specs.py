@@ -67,7 +67,7 @@ class EvaluationSpec(Section):
         """Return by how much a value is worse than the reference."""
         return value - reference if self.better == "lower" else reference - value
 
-    def missed(self, value: float, reference: float) -> Iterator[str]:
+    def missed_limits(self, value: float, reference: float) -> Iterator[str]:
         """Yield the keys of the limits that a value misses; `reference` is plain JAX's."""
         if self.minimum is not None and value < self.minimum:
             yield "minimum"

@@ -40,7 +40,7 @@ def refusal(
     return _error(told, shows_value=found is None)
 
 
-def refused(problems: Iterable[Problem]) -> ValidationError:
+def problems_error(problems: Iterable[Problem]) -> ValidationError:
     """Return the error of a validator with several problems, at paths below its value."""
     return ValidationError.from_exception_data(
         REFUSED, [InitErrorDetails(type=_error(p), loc=p.path, input=None) for p in problems]
@@ -52,7 +52,7 @@ def _error(problem: Problem, *, shows_value: bool = False) -> PydanticCustomErro
     return PydanticCustomError(REFUSED, "{expected}", context)
 
 
-def told(details: ErrorDetails, path: KeyPath) -> Problem:
+def problem_of(details: ErrorDetails, path: KeyPath) -> Problem:
     """Return the problem of such an error; `path` leads to the value."""
     context = details["ctx"]
     problem: Problem = context["problem"]
@@ -76,7 +76,7 @@ def accepting[T](
 
 def _distinct(raw: object) -> object:
     if problems := [*duplicates((), raw)] if isinstance(raw, list) else []:
-        raise refused(problems)
+        raise problems_error(problems)
     return raw
 
 

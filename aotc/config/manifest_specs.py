@@ -442,7 +442,7 @@ class Gates(Section):
     forbid_operations: Annotated[tuple[_Operation, ...], Arrayed] = ()
     min_coverage: _Part | None = None
 
-    def stated(self) -> Iterator[str]:
+    def in_use(self) -> Iterator[str]:
         """Yield the names of the gates that are set."""
         for each in fields(self):
             if getattr(self, each.name) not in (None, ()):

@@ -28,7 +28,7 @@ def check_dimensions(manifest: ManifestKeys) -> Iterator[Problem]:
         path: KeyPath = ("dimensions", name)
         yield from check_range(dimension, path)
         if dimension.rule is not None:
-            yield from check_sizes(dimension.rule, (*path, "profiles"), _accepted(manifest, name))
+            yield from check_sizes(dimension.rule, (*path, "profiles"), _dimension(manifest, name))
         elif name not in listed - gridded:
             yield Problem(
                 "AOTC-E804", (*path, "profiles"), "add it, for example profiles = [1, 8, 64]"
@@ -53,7 +53,7 @@ def check_targets_profiles(manifest: ManifestKeys) -> Iterator[Problem]:
         for name, rule in override.dimensions.items():
             if name in manifest.dimensions:
                 at = (*path, "dimensions", name, "profiles")
-                yield from check_sizes(rule, at, _accepted(manifest, name))
+                yield from check_sizes(rule, at, _dimension(manifest, name))
 
 
 def check_entry_profiles(
@@ -73,7 +73,7 @@ def check_entry_profiles(
     if problems:
         yield from problems
         return
-    accepted = {name: _accepted(manifest, name) for name in entry.dimensions}
+    accepted = {name: _dimension(manifest, name) for name in entry.dimensions}
     yield from _check_list(entry.profiles, path, accepted, relations, entry.relations)
     if not entry.profiles:
         yield from _check_grid(manifest, path, accepted, relations)
@@ -108,7 +108,7 @@ def check_ranges(manifest: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> 
             yield Problem("AOTC-E805", path, "list the sizes in brackets", expected=expected)
 
 
-def _accepted(manifest: ManifestKeys, name: str) -> Dimension | None:
+def _dimension(manifest: ManifestKeys, name: str) -> Dimension | None:
     """Return what a dimension accepts; None for one that is not declared or accepts nothing."""
     dimension = manifest.dimensions.get(name)
     return None if dimension is None or dimension.accepted.is_empty else dimension.accepted

@@ -70,7 +70,7 @@ _Parameter = Annotated[
 class _PlainTable(Section):
     policy: Literal["fail", "split"]
 
-    def asked(self) -> Split | None:
+    def to_policy(self) -> Split | None:
         """Return the policy; None for `fail`, which bundles leave out."""
         return Split(proof=()) if self.policy == "split" else None
 
@@ -90,7 +90,7 @@ class _PadTable(Section):
     mask: _Parameter = ""
     length: _Parameter = ""
 
-    def asked(self) -> Pad:
+    def to_policy(self) -> Pad:
         fill = {path: repr(value) for path, value in self.fill.items()}
         return Pad(fill=fill, mask=self.mask, length=self.length, proof=())
 
@@ -100,10 +100,10 @@ def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None
     written = raw if isinstance(raw, dict) else {"policy": raw}
     if "policy" not in written:
         hint = 'write { policy = "pad", … }'
-        raise field_types.refused([Problem("AOTC-E804", ("policy",), hint)])
+        raise field_types.problems_error([Problem("AOTC-E804", ("policy",), hint)])
     policy = written["policy"]
     if isinstance(policy, str) and policy in tables:
-        return tables[policy].validate_python(written).asked()
+        return tables[policy].validate_python(written).to_policy()
     close = closest(policy, tables)
     problem = Problem(
         "AOTC-E805",
@@ -116,7 +116,7 @@ def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None
         ),
         found=show(policy),
     )
-    raise field_types.refused([problem])
+    raise field_types.problems_error([problem])
 
 
 _AT_ONCE: Mapping[str, _Table] = {
@@ -141,7 +141,7 @@ class _CompileTable(Section):
     most: field_types.Size = 8
     seconds: field_types.Size = 60
 
-    def asked(self) -> CompileHere:
+    def to_policy(self) -> CompileHere:
         until = UNSET if self.meanwhile is None else self.meanwhile
         return CompileHere(most=self.most, seconds=self.seconds, meanwhile=until)
 

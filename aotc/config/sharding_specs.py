@@ -20,14 +20,14 @@ from typing import Annotated
 
 from pydantic import ConfigDict, PlainValidator, TypeAdapter, ValidationError
 
-from aotc.base.errors import finding, shortened
+from aotc.base.errors import finding, shorten
 from aotc.config.field_types import refusal
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import Sharding
-from aotc_runtime.schema.shard_layout import text, untiled
+from aotc_runtime.schema.shard_layout import text, uneven_axis
 
 RESULT = "result"
 """Path of a result that is one array."""
@@ -110,7 +110,7 @@ def assign(
     for pattern, sharding in patterns.items():
         own = [path for path in paths if matches(pattern, path or RESULT)]
         if not own:
-            findings.append(_unmatched(where(pattern), pattern, [path or RESULT for path in paths]))
+            findings.append(_no_match(where(pattern), pattern, [path or RESULT for path in paths]))
         for path in own:
             if path in owners:
                 found_twice = f"{path or RESULT}, which {spell(owners[path])} matches too"
@@ -140,15 +140,15 @@ def _mismatches(
                 expected = f"a sharding for {len(shape)} axes"
                 found = f"[{text(sharding)}] for {at}"
                 yield finding("AOTC-E814", where, found, expected=expected)
-            elif (axis := untiled(sizes, sharding, shape)) is not None:
+            elif (axis := uneven_axis(sizes, sharding, shape)) is not None:
                 into = prod(sizes[name] for name in sharding[axis])
                 expected = f"a multiple of {'*'.join(sharding[axis])} = {into} on axis {axis}"
                 cause = "size-is-not-divisible-by-the-mesh"
                 yield finding("AOTC-E814", where, at, cause=cause, expected=expected)
 
 
-def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
+def _no_match(where: str, pattern: str, paths: Sequence[str]) -> Finding:
     cause = "sharding-pattern-matches-nothing"
-    expected = f"the path of an array, such as {shortened(paths, 16)}" if paths else ""
+    expected = f"the path of an array, such as {shorten(paths, 16)}" if paths else ""
     hint = did_you_mean(pattern, paths, "write `*` for one step, `**` for several")
     return finding("AOTC-E806", where, spell(pattern), cause=cause, expected=expected, hint=hint)

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
-from aotc.config.field_types import REFUSED, refused, told
+from aotc.config.field_types import REFUSED, problem_of, problems_error
 from aotc.config.manifest_problem import Problem, show, spell, unknown_key
 from aotc_runtime.base.suggestions import did_you_mean
 
@@ -84,7 +84,7 @@ def _section(
         problems += _problems(keys, error)
     problems += section.together(raw.keys()) if isinstance(raw, dict) else ()
     if problems:
-        raise refused(problems)
+        raise problems_error(problems)
     return value
 
 
@@ -133,7 +133,7 @@ def _problem(keys: Keys, details: ErrorDetails) -> Problem:
         example = f", for example {key.examples[0]}" if key.examples else ""
         return Problem("AOTC-E804", path, key.description or f"add it{example}")
     if kind == REFUSED:
-        return told(details, path)
+        return problem_of(details, path)
     value = details["input"]
     if kind == "literal_error":
         known = _QUOTED.findall(context["expected"])

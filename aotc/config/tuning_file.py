@@ -90,7 +90,7 @@ def encode(file: TuningFile) -> bytes:
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
-def of_build(
+def from_build(
     tuned: ByTarget[Tuned],
     jobs: ByTarget[CompileJob],
     positions: Positions,

@@ -20,10 +20,10 @@ from aotc.base.workers import worker_environment
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Materials, provenance
 from aotc.bundle.write import output_paths
-from aotc.bundle.write.atomic_files import prepared
+from aotc.bundle.write.atomic_files import prepare_files
 from aotc.bundle.write.bundle_writer import TargetParts, assemble, pack, require_place
 from aotc.bundle.write.output_paths import Kind as FileKind
-from aotc.capture.file_digests import changed
+from aotc.capture.file_digests import find_changes
 from aotc.capture.installed_packages import packages_behind
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
@@ -35,7 +35,7 @@ from aotc.pipeline.build_options import BuildOptions
 from aotc.pipeline.build_plan import resolve_candidates
 from aotc.pipeline.cached_tasks import Done, Kind, Task
 from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.target_assembly import Assembler, made_by
+from aotc.pipeline.target_assembly import Assembler, toolchain_of
 from aotc.pipeline.user_processes import runs_functions
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
@@ -132,7 +132,7 @@ def build(
                 options.before_packing(checked)
         file = _tuning_file(run, program, compiled) if tuning else None
         assets = request.assets.digests
-        raise_if(changed(program.made_from, assets.items()))
+        raise_if(find_changes(program.made_from, assets.items()))
         shipped = replace(program, files={**program.files, **assets})
         with run.stage("pack"), run.tasks.timed(Task(Kind.PACK, "", {})):
             options.on_stage("pack", 0, 0)
@@ -208,9 +208,9 @@ def _tuning_file(
         engine = engine_name(target)
         has_choices = engine != XLA or choice is not UNSET or len({*platforms}) > 1
         if has_choices and target.name not in untuned_targets:
-            tools = made_by(run.built_with, target, platforms).tools
+            tools = toolchain_of(run.built_with, target, platforms).tools
             targets[target.name] = TunedTarget(engine, tools, choice)
-    file = tuning_file.of_build(
+    file = tuning_file.from_build(
         {
             target: {key: e.tuned for key, e in each.items() if e.tuned is not None}
             for target, each in compiled.executables.items()
@@ -305,7 +305,7 @@ def _write(
     """
     assembled, signer = assemble(parts), options.signer
     if signer is None and options.sbom is None:
-        with prepared(beside) as put_in_place:
+        with prepare_files(beside) as put_in_place:
             bundle = pack(path, options.form, assembled, before=put_in_place)
         return bundle, None, None
     from aotc.bundle.sign.sbom import sbom
@@ -326,6 +326,6 @@ def _write(
         inventory = attest(root.digest, subject, bill, signer, SBOM_TYPE)
         envelopes = [attestation.envelope, inventory.envelope]
     files = {**beside, options.sbom: data} if options.sbom else beside
-    with prepared(files) as put_in_place:
+    with prepare_files(files) as put_in_place:
         bundle = pack(path, options.form, assembled, envelopes, put_in_place)
     return bundle, attestation, data

@@ -38,8 +38,8 @@ def lost_attestations(path: Path, before: int) -> Iterator[str]:
 def program_notes(program: CapturedProgram) -> Iterator[str]:
     """Yield every note on a program."""
     yield from not_computed(program)
-    yield from fixed_decisions(program)
-    yield from counted(program)
+    yield from decision_notes(program)
+    yield from size_notes(program)
     if program.xla_flags:
         yield (
             f"the program sets XLA_FLAGS={program.xla_flags}, which has no effect here: options of "
@@ -97,7 +97,7 @@ def not_computed(program: CapturedProgram) -> Iterator[str]:
             )
 
 
-def fixed_decisions(program: CapturedProgram) -> Iterator[str]:
+def decision_notes(program: CapturedProgram) -> Iterator[str]:
     """Yield a note for each decision of the program that its trace fixed, or may have fixed.
 
     It caught an error about an unknown value, or decides by the size of a dimension.
@@ -117,7 +117,7 @@ def fixed_decisions(program: CapturedProgram) -> Iterator[str]:
             )
 
 
-def counted(program: CapturedProgram) -> Iterator[str]:
+def size_notes(program: CapturedProgram) -> Iterator[str]:
     """Yield a note for each padded or split dimension whose size the program computes with.
 
     A padded or split call has a profile's size.

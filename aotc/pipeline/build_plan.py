@@ -84,7 +84,7 @@ def _require_kernels(
                 if isinstance(each, Target) and kernels in kind_of(each.platform).kernels
             ]
             found = f"{', '.join(map(engine_name, targets))} for {kernels} of {name}"
-            hint = _listed(able)
+            hint = _engines_text(able)
             if len(able) < 2 and manifest.tune != Tune():  # which one engine does not take: E809
                 hint += ", and remove `tune`: it chooses among several engines"
             expected = f"one of: {', '.join(able)}"
@@ -237,7 +237,7 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
     if not left:
         reasons = "; ".join(f"{name}: {known[name]}" for name in engines)
         expected = f"one of: {', '.join(able)}" if able else ""
-        hint = _listed(able) if able else "name another target"
+        hint = _engines_text(able) if able else "name another target"
         raise refusal("AOTC-E816", where, reasons, expected=expected, hint=hint)
     return tuple(left)
 
@@ -255,7 +255,7 @@ def first_refusal(futures: Sequence[Future[Executable]]) -> tuple[Finding, ...]:
     return ()
 
 
-def _known(target: Target) -> Iterator[tuple[str, str]]:
+def _installed_engines(target: Target) -> Iterator[tuple[str, str]]:
     """Yield every installed engine that can compile for targets, with a platform of it.
 
     The engine of the target has the target's own platform.
@@ -269,7 +269,7 @@ def _known(target: Target) -> Iterator[tuple[str, str]]:
 def for_engines(target: Target) -> dict[str, Target | str]:
     """Return a target as each installed engine compiles it, or why it cannot, by engine."""
     found: dict[str, Target | str] = {}
-    for name, platform in sorted(dict(_known(target)).items()):
+    for name, platform in sorted(dict(_installed_engines(target)).items()):
         try:
             found[name] = _as_for(target, platform)
         except ValueError as error:
@@ -277,7 +277,7 @@ def for_engines(target: Target) -> dict[str, Target | str]:
     return found
 
 
-def _listed(engines: Iterable[str]) -> str:
+def _engines_text(engines: Iterable[str]) -> str:
     return f"engines = {[*engines]}".replace("'", '"')
 
 

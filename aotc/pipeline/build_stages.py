@@ -149,7 +149,7 @@ class CompileQueue:
         """Leave out what was begun for a target, so that it can begin for another engine."""
         self._begun = {place: job for place, job in self._begun.items() if place[0] != target}
 
-    def captured(self, entry_point: CapturedEntryPoint) -> None:
+    def begin_entry_point(self, entry_point: CapturedEntryPoint) -> None:
         """Begin its executables, while others are still being captured."""
         self.begin(compile_jobs([entry_point], self._targets, self._wanted))
 
@@ -213,12 +213,12 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
     waits = isinstance(request.tuning, Recorded)
-    with run.stage("capture"), run.failures.of_all(lambda: queue.begun):
+    with run.stage("capture"), run.failures.collect(lambda: queue.begun):
         program = user_processes.capture(
             source,
             run.tasks,
             run.workers,
-            (lambda captured: None) if waits else queue.captured,
+            (lambda captured: None) if waits else queue.begin_entry_point,
             run.on_stage,
             run.on_output,
             run.failures,
@@ -393,7 +393,7 @@ def check(
                 executables = compiled.executables[name]
                 made[name] = parts.assemble(target, executables, chosen, compiled.fallbacks)
             if not failures.are_collected:
-                raise_if(_exceeded(run.request, program, [*made.values()]))
+                raise_if(_exceeded_limits(run.request, program, [*made.values()]))
             run.meter.expect(Kind.PARITY, len(made))
             wait(begun.values())  # They read the bundle that the next one replaces.
             begun |= parity.begin([made[target.name].parts for target in missing])
@@ -401,7 +401,7 @@ def check(
             compiled = _take_next_engines(run, program, compiled, begun)
             missing = [target for target in compiled.whole if target not in before]
         assembled = [made[target.name] for target in compiled.whole]
-        failures.add(_exceeded(run.request, program, assembled))
+        failures.add(_exceeded_limits(run.request, program, assembled))
         ran = failures.results({target.name: begun[target.name] for target in compiled.whole})
         parity.remove_bundle()
     failures.raise_collected()
@@ -468,7 +468,7 @@ def _compile_by(
     )
 
 
-def _exceeded(
+def _exceeded_limits(
     request: Request, program: CapturedProgram, targets: Sequence[AssembledTarget]
 ) -> list[Finding]:
     """Return AOTC-E973 for memory limits of targets, and AOTC-E975 for gates, that are exceeded."""

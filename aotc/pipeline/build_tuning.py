@@ -18,7 +18,7 @@ from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Positions, Recorded, choices
 from aotc.pipeline.build_options import Tuning
 from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.target_assembly import made_by
+from aotc.pipeline.target_assembly import toolchain_of
 from aotc_runtime.formats.safetensors_reader import Array, tensor_views
 from aotc_runtime.schema.bundle_manifest import (
     BuiltWith,
@@ -73,7 +73,7 @@ def replay(
             for other in [beside.get(name, {}).get(engine or "")]
         }
         platforms = [job.target.platform for job in tuned_jobs[name].values()]
-        tools[name] = made_by(built_with, asked, platforms).tools
+        tools[name] = toolchain_of(built_with, asked, platforms).tools
     chosen = choices(recorded, tuned_jobs, positions, version("jaxlib"), tools)
     tuned = {target: dict(each) for target, each in chosen.items()}
     for target, each in chosen.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import unpack
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import is_digest, sha256
@@ -84,15 +84,15 @@ class Change:
         if is_file and None in (self.before, self.now):
             return f"{self.part} is {'now' if self.before is None else 'no longer'} read"
         if self.before is None:
-            return f"{self.part} added" + _shown(": ", self.now)
+            return f"{self.part} added" + _value_text(": ", self.now)
         if self.now is None:
-            return f"{self.part} removed" + _shown(": ", self.before)
+            return f"{self.part} removed" + _value_text(": ", self.before)
         if is_digest(self.before) or is_digest(self.now):
             return f"{self.part} changed"
         return f"{self.part} {self.before} -> {self.now}"
 
 
-def _shown(before: str, value: str | None) -> str:
+def _value_text(before: str, value: str | None) -> str:
     return "" if not value or is_digest(value) else before + value
 
 
@@ -176,7 +176,7 @@ class Tasks:
         """Return the decoded value under a key; None without one of this type."""
         data = self.store.get(key) if self.store else None
         with suppress(ValueError, RecursionError):  # MsgspecError, UnicodeDecodeError: ValueErrors
-            return None if data is None else unpacked(data, type_)
+            return None if data is None else unpack(data, type_)
         return None
 
     def keep(self, key: str, value: object) -> None:
@@ -206,7 +206,7 @@ class Tasks:
                 key=lambda done: (order.index(done.task.kind), _by_number(done.task.of)),
             )
         capture = next((d.reasons for d in every if d.task.kind is Kind.CAPTURE), ())
-        return tuple(replace(done, reasons=_traced_back(done, capture)) for done in every)
+        return tuple(replace(done, reasons=_expand_reason(done, capture)) for done in every)
 
     def record(self) -> Last:
         """Keep the parts of every task's key for the next build."""
@@ -230,7 +230,7 @@ def _by_number(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-def _traced_back(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:
+def _expand_reason(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:
     """Expand "module changed" to "module changed: source file model.py changed"."""
     known = [reason for reason in capture if reason != ALWAYS]
     if not known:

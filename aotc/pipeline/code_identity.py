@@ -75,7 +75,7 @@ def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Installed distributions as parts of a key."""
     for name in names:
         try:
-            found = installed_packages.named(name)
+            found = installed_packages.find_package(name)
         except PackageNotFoundError:
             continue
         yield from distribution_components(name, found)
@@ -88,10 +88,10 @@ def distribution_components(name: str, found: Installed) -> Iterator[tuple[str, 
     """
     yield f"package {name}", found.version
     yield f"files of package {name}", found.digest
-    yield from _touched(name, found)
+    yield from _modified_files(name, found)
 
 
-def _touched(name: str, found: Installed) -> Iterator[tuple[str, str]]:
+def _modified_files(name: str, found: Installed) -> Iterator[tuple[str, str]]:
     """Yield files that differ from RECORD.
 
     Installers write RECORD last, so that only younger files, or those of another size, are read.

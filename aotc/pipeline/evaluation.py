@@ -130,7 +130,7 @@ def _run(
         scores = parity_process.evaluate(
             temporary.bundle, temporary.policy, target, folder, run.workers.processes, advance
         )
-        prepared = [each.scored(target, scores[each.entry_point]) for each in prepared]
+        prepared = [each.with_rows(target, scores[each.entry_point]) for each in prepared]
     if any(None in each.scores.values() for each in prepared):
         prepared_file(folder).write(prepared)
         source.execute(CHILD, {}, run.workers, run.on_output, advance)
@@ -206,7 +206,7 @@ def over_limits(manifest: BuildManifest, evaluated: Mapping[str, Evaluated]) -> 
                 f"{name} for {target}: {value:.6g} of {evaluation.samples} samples, "
                 f"plain JAX {reference:.6g}"
             )
-            for key in spec.missed(value, reference):
+            for key in spec.missed_limits(value, reference):
                 cause, words = LIMITS[key]
                 where = manifest.where("entry_points", name, "evaluation", key)
                 expected = f"{words} {getattr(spec, key)}"

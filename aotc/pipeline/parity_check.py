@@ -22,7 +22,7 @@ from aotc.base.child_processes import Processes
 from aotc.base.errors import raise_if
 from aotc.base.temporary_files import hard_link, remove_folder
 from aotc.base.workers import worker_environment, worker_parent
-from aotc.base.workers.forked_workers import kept
+from aotc.base.workers.forked_workers import zygotes_of
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import endorsement
 from aotc.bundle.sign.signer import LocalSigner
@@ -131,7 +131,7 @@ class TruthProcess:
         folder = self._scratch.folder
         job = TruthJob(self.target, tuple(calls), self._tolerances, options)
         return worker_parent.run(
-            kept(PROGRAM_WORKER),  # which has imported jax
+            zygotes_of(PROGRAM_WORKER),  # which has imported jax
             Job(TRUTH_WORKER, str(folder), msgspec.msgpack.encode(job)),
             answer_type,
             within=folder,

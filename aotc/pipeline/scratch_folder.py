@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from aotc.base.constants import FULL
 from aotc.base.errors import refusal
-from aotc.base.msgpack_values import ValueFile, unpacked
+from aotc.base.msgpack_values import ValueFile, unpack
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram, Chunk, file_stem, fixture_file
 from aotc.base.temporary_files import temporary_folder
 from aotc_runtime.base.digest import chunks_of, cores, sha256_of
@@ -58,7 +58,7 @@ def digest_of(shard: Path) -> str:
     return "sha256:" + shard.name.split(".")[1]
 
 
-def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytearray | memoryview]:
+def _tee(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytearray | memoryview]:
     for chunk in chunks:
         for piece in chunks_of(chunk):
             file.write(piece)
@@ -110,7 +110,7 @@ class ProgramJob:
         """Decode the result of `encode`."""
         from aotc.config.build_manifest import decode_build_manifest
 
-        manifest, targets, wanted, keeps_going, threads, located = unpacked(
+        manifest, targets, wanted, keeps_going, threads, located = unpack(
             data, tuple[bytes, dict[str, str], dict[str, list[ExecutableKey]], bool, int, bool]
         )
         return cls(decode_build_manifest(manifest), targets, wanted, keeps_going, threads, located)
@@ -162,7 +162,7 @@ class Scratch:
             number, chunks = numbered
             unfinished = folder / f"{number:06}"
             with unfinished.open("wb") as file:
-                digest = sha256_of(_written(file, chunks))
+                digest = sha256_of(_tee(file, chunks))
             unfinished.rename(folder / f"{number:06}.{digest[7:]}.safetensors")
 
         map_on_threads(write, list(enumerate(shards)), cores())

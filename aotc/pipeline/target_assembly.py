@@ -92,7 +92,7 @@ class Assembler:
         `fallbacks` are of targets that a later engine of their list compiled.
         """
         program, platforms = self._program, [each.platform for each in executables.values()]
-        built_with = made_by(self._built_with, target, platforms)
+        built_with = toolchain_of(self._built_with, target, platforms)
         lowered_for = kind_of(target.platform).lowered_for
         refused = [each.refusal for each in fallbacks if each.target == target.name]
         allowances = self._allowances()
@@ -122,7 +122,10 @@ class Assembler:
             )
         weight_sets = {
             name: _weight_set(
-                set_, program.weights[name], program.shardings.get(name, {}), _packed(program, name)
+                set_,
+                program.weights[name],
+                program.shardings.get(name, {}),
+                _packed_names(program, name),
             )
             for name, set_ in self._weights.items()
         }
@@ -298,7 +301,7 @@ def _symbolic(captured: CapturedEntryPoint, blobs: list[Blob]) -> bundle_manifes
     )
 
 
-def _packed(program: CapturedProgram, name: str) -> set[str]:
+def _packed_names(program: CapturedProgram, name: str) -> set[str]:
     """Return the tensors of a weights set whose bytes hold two numbers."""
     precisions = (each.precision for each in program.entry_points.values())
     return {
@@ -438,7 +441,7 @@ def other_platforms(target: bundle_manifest.Target, platforms: Iterable[str]) ->
     return sorted({*platforms} - {"", target.platform})
 
 
-def made_by(
+def toolchain_of(
     built_with: Mapping[str, bundle_manifest.BuiltWith],
     target: bundle_manifest.Target,
     platforms: Iterable[str],

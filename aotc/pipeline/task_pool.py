@@ -126,7 +126,7 @@ class Failures:
         return found
 
     @contextmanager
-    def of_all(self, begun: Callable[[], Mapping[Any, Future[Any]]]) -> Iterator[None]:
+    def collect(self, begun: Callable[[], Mapping[Any, Future[Any]]]) -> Iterator[None]:
         """Wait for the tasks that a failed block began, and raise all findings together.
 
         It does so only if failures are collected.

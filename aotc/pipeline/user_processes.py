@@ -22,7 +22,7 @@ from aotc.base.source_locations import EntryPointLines
 from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
 from aotc.base.workers import worker_environment, worker_parent
 from aotc.base.workers.confined_process import SECONDS_VARIABLE, ProcessLimits
-from aotc.base.workers.forked_workers import kept
+from aotc.base.workers.forked_workers import zygotes_of
 from aotc.check import parity_process
 from aotc.check.trial_records import plan_file
 from aotc.config.build_manifest import BuildManifest, InputLike
@@ -105,7 +105,7 @@ def ask[A](
             job = msgspec.structs.replace(job, limits=found)
         with crash_refused("AOTC-E835", doing, found):
             return worker_parent.run(
-                kept(module),
+                zygotes_of(module),
                 job,
                 answer_type,
                 within=folder,
@@ -159,7 +159,7 @@ class Source:
         job = Job(child.module, str(folder), self.job.encode(), dict(options), limits)
         with crash_refused(child.failure_code, child.doing, limits):
             worker_parent.run(
-                kept(PROGRAM_WORKER),
+                zygotes_of(PROGRAM_WORKER),
                 job,
                 type(None),
                 within=folder,
@@ -221,7 +221,7 @@ def capture(
         started, parts = tasks.clock(), source.parts()
         source.execute(CAPTURE, options, workers, on_output, advance)
         seconds = tasks.clock() - started
-        program = _captured(scratch)
+        program = _read_program(scratch)
         parts |= _read_parts(scratch, program)
         tasks.note(Task(Kind.CAPTURE, "", parts), cached=False, seconds=seconds)
         return program
@@ -234,12 +234,12 @@ def capture(
         if not failures.are_collected or not scratch.program.path.exists():
             raise
         failures.add(error.findings)
-        return _captured(scratch)
+        return _read_program(scratch)
     on_stage("capture", total, total)
     return program
 
 
-def _captured(scratch: Scratch) -> CapturedProgram:
+def _read_program(scratch: Scratch) -> CapturedProgram:
     return replace(scratch.program.read(), read=scratch.reads.read().files)
 
 
@@ -307,7 +307,7 @@ def limits_of(manifest: BuildManifest, folder: str) -> ProcessLimits | None:
         for file in files_of(named):
             with suppress(OSError):
                 mapped += file.path.stat().st_size
-    return ProcessLimits.stated(mapped, folder)
+    return ProcessLimits.from_env(mapped, folder)
 
 
 def _variables() -> dict[str, str]:

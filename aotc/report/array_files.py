@@ -96,14 +96,14 @@ def read_results(file: BinaryIO, names: bytes) -> dict[str, Array]:
         return {name: _array(name, found[f"arr_{at}"]) for at, name in enumerate(decoded)}
 
 
-def retyped(array: Array, dtype: np.dtype[Any]) -> Array:
+def with_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
     """.npy files know bfloat16 and float8 only as raw bytes."""
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
         return array.view(dtype)
     return array
 
 
-def filled(spec: TensorSpec, text: str) -> Array:
+def fill_array(spec: TensorSpec, text: str) -> Array:
     """Return the array that a text such as 8x64xf32=1 stands for. Raises UsageError (AOTC-E011)."""
     match = _FILLED.match(text)
     name = SHORT_DTYPES.get(match[2], match[2]) if match else ""

@@ -32,14 +32,14 @@ def print_tasks(tasks: Sequence[Done], compared: str) -> None:
     say(f"compared    with {compared}")
     for done in tasks:
         say(f"  {_status(done):<9} {done.task.name}")
-        say(*(f"            {reason}" for reason in _shown(done.reasons)))
+        say(*(f"            {reason}" for reason in _first_reasons(done.reasons)))
 
 
 def _status(done: Done) -> str:
     return "cached" if done.cached else "run"
 
 
-def _shown(reasons: Sequence[str]) -> list[str]:
+def _first_reasons(reasons: Sequence[str]) -> list[str]:
     """Return the first of them; single calls, of which there are many at once, stand last."""
     ordered = sorted(reasons, key=lambda reason: reason.startswith("call "))
     left = len(ordered) - REASONS_MAX

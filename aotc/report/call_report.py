@@ -9,7 +9,7 @@ import numpy as np
 
 from aotc.base.errors import finding, refusal
 from aotc.bundle.write.output_paths import NPZ, require_file_place
-from aotc.report.array_files import Array, filled, read_arguments, retyped, write_npz
+from aotc.report.array_files import Array, fill_array, read_arguments, with_dtype, write_npz
 from aotc_runtime import LoadedBundle, load
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
@@ -88,9 +88,9 @@ def _input_leaves(
             hint=f"add `--input {missing[0]}=@FILE.npy`" if missing and not surplus else None,
         )
     return [
-        filled(spec, value)
+        fill_array(spec, value)
         if isinstance(value := given[spec.path], str)
-        else retyped(value, numpy_dtype(spec.dtype))
+        else with_dtype(value, numpy_dtype(spec.dtype))
         for spec in specs
     ]
 
@@ -135,7 +135,7 @@ def _compare(
                 expected="one of: " + ", ".join(results),
             )
         actual = results[name]
-        reference = retyped(reference, actual.dtype)
+        reference = with_dtype(reference, actual.dtype)
         found = ""
         if actual.shape != reference.shape or actual.dtype != reference.dtype:
             found = f"{actual.dtype.name}{list(actual.shape)}"

@@ -125,7 +125,7 @@ def manifest_report(
         "target": msgspec.to_builtins(manifest.target),
         "engine": bundle_manifest.engine_name(manifest.target),
         "engines": [bundle_manifest.engine_of(each) for each in manifest.platforms],
-        **_stated(engine_choice=chosen, engines_refused=refused),
+        **_present_facts(engine_choice=chosen, engines_refused=refused),
         "requires": msgspec.to_builtins(manifest.requires),
         "built_with": msgspec.to_builtins(manifest.built_with),
         "accepts_jaxlib": list(manifest.accepts_jaxlib),
@@ -140,7 +140,7 @@ def manifest_report(
             }
             for name, weights in manifest.weights.items()
         },
-        **_stated(assets=manifest.assets),
+        **_present_facts(assets=manifest.assets),
         "entry_points": {
             name: _entry_point(entry_point, by_entry_point.get(name), manifest)
             | ({"lines": msgspec.to_builtins(lines[name])} if name in lines else {})
@@ -166,7 +166,7 @@ def _entry_point(
         **shapes_report(entry_point),
         "tolerance": msgspec.to_builtins(entry_point.tolerance),
         "numerics": entry_point.numerics or "ieee",
-        **_stated(evaluations=entry_point.evaluations),
+        **_present_facts(evaluations=entry_point.evaluations),
         "lifted": [msgspec.to_builtins(constant) for constant in entry_point.lifted],
         "profiles": [
             {
@@ -183,8 +183,8 @@ def _entry_point(
                 "thunks": profile.thunks,
                 "custom_call_targets": list(profile.custom_call_targets),
                 "parity": msgspec.to_builtins(profile.parity),
-                **_stated(precision=profile.precision, tuned=profile.tuned),
-                **_stated(evidence=evidence and evidence.profiles[index]),
+                **_present_facts(precision=profile.precision, tuned=profile.tuned),
+                **_present_facts(evidence=evidence and evidence.profiles[index]),
             }
             for index, profile in enumerate(entry_point.profiles)
         ],
@@ -195,7 +195,7 @@ def _entry_point(
 def _evidence(evidence: EntryPointEvidence) -> dict[str, Any]:
     coverage = evidence.coverage
     counted = {"lines": coverage.lines, "traced": coverage.traced, "files": coverage.files}
-    return _stated(
+    return _present_facts(
         coverage=counted,
         reference=evidence.reference,
         model=evidence.model,
@@ -204,7 +204,7 @@ def _evidence(evidence: EntryPointEvidence) -> dict[str, Any]:
     )
 
 
-def _stated(**facts: Any) -> dict[str, Any]:
+def _present_facts(**facts: Any) -> dict[str, Any]:
     """Return facts that are there, as data: none that is UNSET, None or empty."""
     return {name: msgspec.to_builtins(value) for name, value in facts.items() if value}
 

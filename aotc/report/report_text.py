@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from aotc.base.constants import EVERYTHING, NOT_SET, SET
-from aotc.base.errors import by_reason, shortened
+from aotc.base.errors import by_reason, shorten
 from aotc.report.sizes_report import masks_and_lengths, shapes_lines
 from aotc_runtime.base import ulps
 from aotc_runtime.base.rendering import printable, say
@@ -136,12 +136,12 @@ def mesh_lines(mesh: dict[str, Any] | None) -> list[str]:
     axes = ", ".join(f"{name} = {length}" for name, length in mesh["axes"].items())
     lines = [f"mesh {axes}: {count(len(mesh['devices']), 'device')}"]
     for owner, cut in mesh["shardings"].items():
-        lines.append(f"  {owner}: {_shortened({path: f'[{cut[path]}]' for path in cut})}")
+        lines.append(f"  {owner}: {_shorten_items({path: f'[{cut[path]}]' for path in cut})}")
     return lines
 
 
-def _shortened(items: dict[str, str]) -> str:
-    return shortened([f"{path} {text}" for path, text in items.items()], 4) or "nothing"
+def _shorten_items(items: dict[str, str]) -> str:
+    return shorten([f"{path} {text}" for path, text in items.items()], 4) or "nothing"
 
 
 def _print_entry_point(name: str, entry: dict[str, Any]) -> None:
@@ -149,10 +149,10 @@ def _print_entry_point(name: str, entry: dict[str, Any]) -> None:
     parameters = [parameter for parameter in entry["parameters"] if parameter not in added]
     _line(f"({', '.join(parameters)})", title=name, indent="  ")
     inputs = {path: text for path, text in entry["inputs"].items() if path not in added}
-    _line(f"    takes {_shortened(inputs)}")
+    _line(f"    takes {_shorten_items(inputs)}")
     if added:
-        _line(f"    added by the loader: {_shortened(added)}")
-    _line(f"    gives {_shortened(entry['outputs'])}")
+        _line(f"    added by the loader: {_shorten_items(added)}")
+    _line(f"    gives {_shorten_items(entry['outputs'])}")
     for owner, structure in entry["structures"].items():
         if len(structure) > STRUCTURE_CHARACTERS_MAX:
             structure = f"{structure[:STRUCTURE_CHARACTERS_MAX]}… (whole: aotc inspect --json)"
@@ -196,7 +196,7 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
     if entry.get("reference") == "recorded":
         yield "compared with results recorded elsewhere, which plain JAX did not compute here"
     if model := entry.get("model"):
-        yield made_of(model, has_precision="precision" in entry)
+        yield source_text(model, has_precision="precision" in entry)
     if entry.get("numerics") == "finite":
         yield "states finite numbers: NaN and infinities were not compared with plain JAX"
     if precision := entry.get("precision"):
@@ -272,7 +272,7 @@ def trials_text(trials: dict[str, Any]) -> str:
     return text
 
 
-def made_of(model: dict[str, Any], *, has_precision: bool = False) -> str:
+def source_text(model: dict[str, Any], *, has_precision: bool = False) -> str:
     """Describe the file that an entry point was made from, and how its conversion was checked.
 
     The file's results are those of the program before weights are rounded.
@@ -358,7 +358,7 @@ def print_build(built: Built, *, verbose: bool) -> None:
     }
     if lifted:
         what = count(len(lifted), "closed-over array")
-        _line(f"lifted  {what} into weights: {shortened([*lifted.values()], 6)}")
+        _line(f"lifted  {what} into weights: {shorten([*lifted.values()], 6)}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
     _line(f"took    {times}")
     for measure in built.isolation if verbose else ():

@@ -246,14 +246,14 @@ def tfhlo_document(data: bytes) -> None:
 def tfhlo_archive(data: bytes) -> None:
     """Modules are read in a process of their own, which takes too long here."""
     with suppress(Damaged):
-        tensorflow_frontend.described(ModelFile("x.tfhlo", data, None, lambda _: b"", False))
+        tensorflow_frontend.read_description(ModelFile("x.tfhlo", data, None, lambda _: b"", False))
 
 
 def exported_function(data: bytes) -> None:
     """Read a file of jax.export, which promises nothing of what it raises."""
     file = ModelFile("x.jax", data, None, lambda _: b"", False)
     with refused_as_damaged(file.text, "x"):
-        jax_export_frontend.described(file)
+        jax_export_frontend.describe(file)
 
 
 def onnx_model(data: bytes) -> None:
@@ -297,9 +297,9 @@ def _keras_file(**members: bytes) -> None:
 @cache
 def keras_members() -> Mapping[str, bytes]:
     """Of a file that is good."""
-    from aotc.frontends.keras.keras_loading import imported
+    from aotc.frontends.keras.keras_loading import import_keras
 
-    keras = imported()
+    keras = import_keras()
     x = keras.Input((6,), name="x")
     y = keras.layers.Dense(4, "relu", name="first")(x)
     model = keras.Model(x, keras.layers.Dense(2, name="second")(y))

@@ -71,7 +71,7 @@ class Lowered:
         self, inputs: Sequence[Array], weights: Sequence[Array] | None = None
     ) -> list[Array] | None:
         """Return what the module computes in float64; None if it has no counterpart there."""
-        from aotc.capture.float64_module import widened
+        from aotc.capture.float64_module import widen
         from aotc_runtime.engines.device_features import SymbolicModule
         from aotc_runtime.engines.engine_arrays import Aval
         from aotc_runtime.engines.xla import xla_engine
@@ -85,7 +85,7 @@ class Lowered:
         device: Any = xla_engine.start("cpu", None, None)
         try:
             if self._truth is None:
-                blob = VerifiedBlob("", memoryview(widened(self.module.artifact)))
+                blob = VerifiedBlob("", memoryview(widen(self.module.artifact)))
                 module = SymbolicModule(blob, avals, outputs, {}, "float64")
                 self._truth = device.features.compile_symbolic(module)
             put = [device.put(array, aval) for array, aval in zip(arguments, avals, strict=True)]

@@ -48,7 +48,7 @@ def test_every_exception_is_still_there() -> None:
 def test_a_script_of_a_framework_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys, time\nprint(sys.argv[1], flush=True)\ntime.sleep(60)\n")
-    confined = _Confined(ProcessLimits.stated(2**30, str(tmp_path)), ())
+    confined = _Confined(ProcessLimits.from_env(2**30, str(tmp_path)), ())
     limits = msgspec.json.encode(confined).decode()
     own = [sys.executable, "-m", "aotc.base.foreign_python", limits]
     command = [*own, sys.executable, "-I", str(script), "job"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.base.workers.worker_environment import inherited
+from aotc.base.workers.worker_environment import inherit
 from aotc.pipeline.build import build
 from tests.small_manifests import one_function
 
@@ -88,7 +88,7 @@ def test_output_at_interpreter_start_is_no_answer(program: Path, usual: str) -> 
 def test_children_are_not_told_what_a_terminal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (TALKATIVE | ODD).items():
         monkeypatch.setenv(name, value)
-    kept = inherited(without=("PYTHONHASH",))
+    kept = inherit(without=("PYTHONHASH",))
     assert not kept.keys() & TALKATIVE.keys()
     assert ODD.keys() - kept.keys() == {"PYTHONHASHSEED", "PYTHONIOENCODING"}
 

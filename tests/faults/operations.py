@@ -189,7 +189,7 @@ def _from_files(assembled: Assembled) -> Callable[[Path], Bundle]:
 
 def _with_a_bill(assembled: Assembled) -> Callable[[Path], Bundle]:
     def run(folder: Path) -> Bundle:
-        with atomic_files.prepared({folder / "b.json": BILL}) as put_in_place:
+        with atomic_files.prepare_files({folder / "b.json": BILL}) as put_in_place:
             return pack(folder / "b.aotb", Form.ARCHIVE, assembled, before=put_in_place)
 
     return run

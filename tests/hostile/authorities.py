@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from aotc.commands.timestamp.timestamp_client import timestamped
+from aotc.commands.timestamp.timestamp_client import add_timestamps
 from aotc_runtime.schema.trust_policy import TimestampAuthority
 
 DAY = timedelta(days=1)
@@ -143,7 +143,7 @@ def by_hand(
 def stamped(envelope: bytes, authority: Authority) -> bytes:
     """The envelope with a timestamp beside its first signature."""
     key_id = json.loads(envelope)["signatures"][0]["keyid"]
-    return timestamped(authority.command, envelope, key_id)
+    return add_timestamps(authority.command, envelope, key_id)
 
 
 def timestamp_in(envelope: bytes) -> str:

@@ -70,8 +70,8 @@ def test_only_a_bundle_or_a_target_for_accelerators_wants_to_know_of_them(
     genuine: MemoryBundle, policy: TrustPolicy, both: MemoryBundle, ours: LocalSigner
 ) -> None:
     with accept_bundle(genuine, policy, time.time()) as accepted:
-        assert accepted.wanted(None).platforms == {"xla": ()}
+        assert accepted.facts_for(None).platforms == {"xla": ()}
     with accept_bundle(both, policy_for(ours), time.time()) as accepted:
-        assert accepted.wanted(None).platforms == {"xla": ("cuda",)}
-        assert accepted.wanted("gpu").platforms == {"xla": ("cuda",)}
-        assert accepted.wanted("no such target").platforms == {}
+        assert accepted.facts_for(None).platforms == {"xla": ("cuda",)}
+        assert accepted.facts_for("gpu").platforms == {"xla": ("cuda",)}
+        assert accepted.facts_for("no such target").platforms == {}

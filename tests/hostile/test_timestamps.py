@@ -26,7 +26,7 @@ from aotc.base.errors import UsageError
 from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.timestamp import timestamp_client
-from aotc.commands.timestamp.timestamp_client import timestamped
+from aotc.commands.timestamp.timestamp_client import add_timestamps
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.rendering import reason_of
@@ -300,7 +300,7 @@ def test_future_is_wrong(early: int, expected: list[str], bench: Stamping, here:
 
 
 def moment_in(timestamp: bytes) -> datetime:
-    return signature_timestamps._decoded(timestamp, "x").tst_info.gen_time
+    return signature_timestamps._decode(timestamp, "x").tst_info.gen_time
 
 
 @pytest.mark.parametrize(
@@ -442,14 +442,14 @@ def test_sign_timestamps_only_signatures_of_its_key(bundle: Path, here: Authorit
     signer, other = LocalSigner.ephemeral(), LocalSigner.ephemeral()
     endorse(bundle, other)
     endorse(bundle, signer)
-    assert not endorse(bundle, signer, timestamp=partial(timestamped, here.command)).added
+    assert not endorse(bundle, signer, timestamp=partial(add_timestamps, here.command)).added
     found = [json.loads(each)["signatures"][0] for each in take_apart(in_memory(bundle)).envelopes]
     assert [each["keyid"] for each in found if "timestamp" in each] == [signer.key_id]
     data = bundle.read_bytes()
-    endorse(bundle, signer, timestamp=partial(timestamped, "false"))
+    endorse(bundle, signer, timestamp=partial(add_timestamps, "false"))
     assert bundle.read_bytes() == data
     assert endorse(
-        bundle, LocalSigner.ephemeral(), timestamp=partial(timestamped, here.command)
+        bundle, LocalSigner.ephemeral(), timestamp=partial(add_timestamps, here.command)
     ).added
 
 
@@ -468,7 +468,7 @@ def test_sign_timestamps_only_signatures_of_its_key(bundle: Path, here: Authorit
 def test_failing_authority_leaves_bundle(command: str, said: str, bundle: Path) -> None:
     before = bundle.read_bytes()
     with pytest.raises(UsageError) as refused:
-        endorse(bundle, LocalSigner.ephemeral(), timestamp=partial(timestamped, command))
+        endorse(bundle, LocalSigner.ephemeral(), timestamp=partial(add_timestamps, command))
     (found,) = refused.value.findings
     assert found.code == "AOTC-E026" and said in found.found
     assert bundle.read_bytes() == before
@@ -497,7 +497,7 @@ def refused_with(command: str) -> str:
     signature = {"sig": base64.b64encode(b"x").decode(), "keyid": "ours"}
     envelope = json.dumps({"payload": "", "payloadType": "", "signatures": [signature]}).encode()
     try:
-        timestamped(command, envelope, "ours")
+        add_timestamps(command, envelope, "ours")
     except UsageError as refused:
         (found,) = refused.findings
         assert found.code == "AOTC-E026"
@@ -540,7 +540,7 @@ def test_an_answer_that_readers_would_not_take_is_refused(here: Authority) -> No
 
 def test_an_envelope_to_which_nothing_is_to_be_added_keeps_its_bytes() -> None:
     envelope = b'{ "signatures": [{"sig": "AA==", "keyid": "theirs"}] }'
-    assert timestamped("false", envelope, "ours") is envelope
+    assert add_timestamps("false", envelope, "ours") is envelope
 
 
 def test_older_readers_take_an_envelope_with_a_timestamp_as_one_without() -> None:

@@ -268,7 +268,7 @@ def test_a_store_is_for_references(two: Bundle, tmp_path: Path) -> None:
 def test_where_no_host_is_asked_all_targets_are_fetched(loading: Loading) -> None:
     loading.load()
     policy, store = read_policy(loading.policy), Store(loading.store)
-    source = reference_loading.fetched(loading.place, policy, store, None)
+    source = reference_loading.fetch_bundle(loading.place, policy, store, None)
     assert loading.layers(*TARGETS) <= source.digests()
 
 

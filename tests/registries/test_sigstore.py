@@ -36,7 +36,7 @@ from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_serve.oci.registry_client import Repository
 from aotc_serve.oci.sigstore_bundles import referrers_of
 from aotc_serve.store import Store, store_pull
-from aotc_serve.store.store_pull import signed_by
+from aotc_serve.store.store_pull import accept_signed
 from tests.hostile.authorities import authority
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
 from tests.hostile.provenances import ENDORSEMENT
@@ -236,7 +236,7 @@ def attach(
 
 def codes(registry: Registry, policy: TrustPolicy, folder: Path) -> list[str]:
     """The codes of the findings about signatures when the bundle is pulled by this policy."""
-    accept = signed_by(policy, time.time(), "layers")
+    accept = accept_signed(policy, time.time(), "layers")
     try:
         store_pull.pull(registry.connect(f"{REPO}@{ROOT}"), Store(folder), accept=accept)
     except AotcError as error:
@@ -253,7 +253,7 @@ def test_a_key_that_signed_with_cosign_counts(
     attach(either.server, by_cosign(signer))
     attach(either.server, by_cosign(signer), annotations={"twice": "yes"})
     assert codes(either, policy, tmp_path) == []
-    back, accept = tmp_path / "back.aotb", signed_by(policy, time.time(), "layers")
+    back, accept = tmp_path / "back.aotb", accept_signed(policy, time.time(), "layers")
     assert either.pull(back, accept=accept).root_digest == ROOT
     extra = open_streamed(back).digests() - open_streamed(LAYERS).digests()
     assert len(extra) == 2, "an envelope and its manifest"

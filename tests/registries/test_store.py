@@ -26,7 +26,7 @@ from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_serve.store import Store
 from aotc_serve.store.blob_files import BlobFiles, FileSink, temporary
-from aotc_serve.store.reference_loading import default_folder, fetched, store_at
+from aotc_serve.store.reference_loading import default_folder, fetch_bundle, store_at
 from aotc_serve.store.stored_bundles import StoredBundle
 from tests.conftest import ROOT
 from tests.registries.conftest import GOLDEN, LAYERS, REPO, Registry, refused
@@ -113,18 +113,18 @@ def test_record_keeps_lost_attestations(registry: Registry, store: Store, root: 
 
 def test_stored_loads_offline(registry: Registry, store: Store, place: str, policy: Path) -> None:
     read = read_policy(policy)
-    first = fetched(place, read, store, None)
+    first = fetch_bundle(place, read, store, None)
     registry.server.close()
-    again = fetched(place, read, store.folder, None)
+    again = fetch_bundle(place, read, store.folder, None)
     assert first.digests() == again.digests() == open_streamed(LAYERS).digests()
     tag = place.partition("@")[0] + ":1.0.0"
-    refused(fetched, tag, read, store, None, kind=RegistryError)
+    refused(fetch_bundle, tag, read, store, None, kind=RegistryError)
 
 
 def test_missing_blobs_are_fetched(store: Store, root: str, place: str, policy: Path) -> None:
     for digest in store.bundle(root).blobs:
         store.files.path(digest).unlink()
-        found = fetched(place, read_policy(policy), store, None)
+        found = fetch_bundle(place, read_policy(policy), store, None)
         assert found.digests() == open_streamed(LAYERS).digests(), digest
 
 
@@ -153,7 +153,7 @@ def test_hashed_bytes_are_loaded(store: Store, root: str, place: str, policy: Pa
 def test_what_nobody_trusts_is_not_fetched(store: Store, place: str, policy: Path) -> None:
     text = policy_text("layers", [LocalSigner.ephemeral().public_pem()])
     policy.write_text(text, "utf-8")
-    refused(fetched, place, read_policy(policy), store, None, kind=TrustError)
+    refused(fetch_bundle, place, read_policy(policy), store, None, kind=TrustError)
     assert store.bundle(place.partition("@")[2]) is None
 
 
@@ -162,9 +162,9 @@ def test_policy_needs_digests(registry: Registry, store: Store, place: str, poli
     policy.write_text(text, "utf-8")
     read, before = read_policy(policy), len(registry.server.asked)
     tag = place.partition("@")[0] + ":1.0.0"
-    assert refused(fetched, tag, read, store, None, kind=TrustError).code == "AOTC-E326"
+    assert refused(fetch_bundle, tag, read, store, None, kind=TrustError).code == "AOTC-E326"
     assert len(registry.server.asked) == before
-    fetched(place, read, store, None)
+    fetch_bundle(place, read, store, None)
 
 
 def sizes(*bundles: StoredBundle) -> int:
@@ -210,7 +210,7 @@ def test_a_store_stays_within_its_limit(registry: Registry, tmp_path: Path) -> N
 
 
 def test_nothing_is_removed_while_somebody_adds(store: Store, root: str) -> None:
-    with store.files.kept():
+    with store.files.keep_blobs():
         assert store.prune(0, patience=0.1) is None
     requires_whole(store, root)
     held = store.source(root, "it")
@@ -253,9 +253,11 @@ def test_read_only_store_gives(registry: Registry, place: str, policy: Path) -> 
     read, other = read_policy(policy), registry.push(DIGITS, "models/other").place
     with tempfile.TemporaryDirectory() as name:
         store = Store(name)
-        fetched(place, read, store, None)
+        fetch_bundle(place, read, store, None)
         with read_only(Path(name)):
-            assert fetched(place, read, store, None).digests() == open_streamed(LAYERS).digests()
+            assert (
+                fetch_bundle(place, read, store, None).digests() == open_streamed(LAYERS).digests()
+            )
             told = refused(registry.keep, store, f"{other.repository}:1.0.0", kind=ResourceError)
             assert told.code == "AOTC-E560"
             refused(store.prune, 0, kind=ResourceError)
@@ -451,7 +453,7 @@ def test_who_waits_for_another_process_may_stop(store: Store) -> None:
 def test_who_can_only_read_a_store_cannot_lock_it(store: Store) -> None:
     store.files.make()
     for _ in range(2):
-        with store.files.kept():
+        with store.files.keep_blobs():
             assert (store.folder / "lock").stat().st_mode & 0o077 == 0
         (store.folder / "lock").chmod(0o644)  # as it was made before
 
@@ -466,7 +468,7 @@ def test_a_lock_that_is_held_for_ever_is_waited_for_no_longer_than_stated(
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         began = time.monotonic()
-        found = fetched(place, read_policy(policy), store, None)
+        found = fetch_bundle(place, read_policy(policy), store, None)
         assert found.digests() and time.monotonic() - began < 5
         assert store.prune(0, patience=0.1) is None
     finally:

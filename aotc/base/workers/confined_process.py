@@ -62,7 +62,7 @@ class ProcessLimits(Struct, frozen=True):
     folder: str
 
     @classmethod
-    def stated(cls, mapped_bytes: int, folder: str) -> ProcessLimits:
+    def from_env(cls, mapped_bytes: int, folder: str) -> ProcessLimits:
         """Return the limits of the environment variables, or this machine's memory and an hour.
 
         Raises UsageError (AOTC-E001).
@@ -91,7 +91,7 @@ def begin(limits: ProcessLimits) -> tuple[str, ...]:
 
     A line gives the effect of its measure, or why it failed.
     """
-    return _taken({"limits": lambda: _limit(limits)}) + shut_off(limits.folder)
+    return _apply({"limits": lambda: _limit(limits)}) + shut_off(limits.folder)
 
 
 def shut_off(folder: str) -> tuple[str, ...]:
@@ -105,10 +105,10 @@ def shut_off(folder: str) -> tuple[str, ...]:
         "network": _filter_calls,
         "privileges": _drop_privileges,
     }
-    return _taken(measures)
+    return _apply(measures)
 
 
-def _taken(measures: Mapping[str, Callable[[], str]]) -> tuple[str, ...]:
+def _apply(measures: Mapping[str, Callable[[], str]]) -> tuple[str, ...]:
     told = []
     for name, measure in measures.items():
         try:
@@ -178,7 +178,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> int:
+def _check_result(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -207,10 +207,10 @@ def _landlock(hidden: list[str], folder: str) -> None:
     Landlock has only rules that allow.
     """
     libc = _libc()
-    version = _checked(libc.syscall(_LANDLOCK_CREATE, None, 0, _VERSION))
+    version = _check_result(libc.syscall(_LANDLOCK_CREATE, None, 0, _VERSION))
     changes = _CHANGES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     attribute = struct.pack("=Q", changes | (_READ_FILE if hidden else 0))
-    ruleset = _checked(libc.syscall(_LANDLOCK_CREATE, attribute, len(attribute), 0))
+    ruleset = _check_result(libc.syscall(_LANDLOCK_CREATE, attribute, len(attribute), 0))
     allowed = [(path, _READ_FILE) for path in _others(hidden)]
     allowed += [(path, _READ_FILE) for path in _HARMLESS if hidden]
     allowed += [(folder, changes & ~_SPECIAL), (os.devnull, changes & (_WRITE_FILE | _TRUNCATE))]
@@ -220,11 +220,11 @@ def _landlock(hidden: list[str], folder: str) -> None:
                 descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
                 try:
                     rule = struct.pack("=Qi", rights, descriptor)
-                    _checked(libc.syscall(_LANDLOCK_ADD, ruleset, _PATH_BENEATH, rule, 0))
+                    _check_result(libc.syscall(_LANDLOCK_ADD, ruleset, _PATH_BENEATH, rule, 0))
                 finally:
                     os.close(descriptor)
         _no_new_privileges(libc)
-        _checked(libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0))
+        _check_result(libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0))
     finally:
         os.close(ruleset)
 
@@ -245,17 +245,17 @@ def _mounts(hidden: list[str]) -> None:
     libc = _libc()
     if libc.unshare(_CLONE_NEWNS) < 0:
         user, group = os.geteuid(), os.getegid()
-        _checked(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+        _check_result(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
         Path("/proc/self/setgroups").write_text("deny", "ascii")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1", "ascii")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", "ascii")
-    _checked(libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+    _check_result(libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
     for path in hidden:
-        _checked(libc.mount(b"/dev/null", os.fsencode(path), None, _MS_BIND, None))
+        _check_result(libc.mount(b"/dev/null", os.fsencode(path), None, _MS_BIND, None))
 
 
 def _no_new_privileges(libc: ctypes.CDLL) -> None:
-    _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    _check_result(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 _CAPSET, _CAPABILITY_VERSION = {"x86_64": 126, "aarch64": 91}, 0x20080522
@@ -275,7 +275,7 @@ def _drop_privileges() -> str:
     kept = process_figure("CapEff", 16) & _KEPT_CAPABILITIES
     data = struct.pack("=6I", kept, kept, 0, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
-    _checked(libc.syscall(_CAPSET[platform.machine()], header, data))
+    _check_result(libc.syscall(_CAPSET[platform.machine()], header, data))
     return "those of files"
 
 
@@ -331,5 +331,5 @@ def _filter_calls() -> str:
     pointer = struct.pack("@HP", len(program), ctypes.addressof(buffer))
     libc = _libc()
     _no_new_privileges(libc)
-    _checked(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, pointer, 0, 0))
+    _check_result(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, pointer, 0, 0))
     return "no sockets (seccomp)"

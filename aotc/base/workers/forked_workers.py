@@ -175,7 +175,7 @@ class Zygotes:
         if self._process != os.getpid():
             # This is a fork of the process that those belong to.
             self.__init__(self._module)  # type: ignore[misc]
-        which = (frozenset(environment.items()), _inherited())
+        which = (frozenset(environment.items()), _inherited_state())
         with self._lock:
             zygote = self._zygotes.pop(which, None)
             if zygote is None or zygote.is_over:
@@ -190,7 +190,7 @@ class Zygotes:
 _kept: dict[str, Zygotes] = {}
 
 
-def kept(module: str) -> Zygotes:
+def zygotes_of(module: str) -> Zygotes:
     """Return a module's zygotes, which successive builds of this process share until it ends."""
     return _kept.setdefault(module, Zygotes(module))
 
@@ -207,7 +207,7 @@ def _end() -> None:
         zygotes.end()
 
 
-def _inherited() -> Hashable:
+def _inherited_state() -> Hashable:
     """Return the other attributes that a process inherits, and the time of its packages.
 
     These are limits, allowed processors, ignored signals and the control group; packages count by

@@ -58,7 +58,7 @@ class Progress:
 
     def refuse(self, error: AotcError) -> NoReturn:
         """End the process at once, from any thread; the parent raises the findings."""
-        _end(_refused(self._folder, error))
+        _end(_write_findings(self._folder, error))
 
 
 def end_with_parent() -> None:
@@ -77,7 +77,7 @@ def answer[J](job_type: type[J], work: Callable[[J, Progress], Any]) -> NoReturn
     """
     end_with_parent()
     folder = Path(sys.argv[-1])
-    _end(_answered(folder, job_type, work, Progress.claim_stdout(folder)))
+    _end(_run_job(folder, job_type, work, Progress.claim_stdout(folder)))
 
 
 def _end(status: int) -> NoReturn:
@@ -87,7 +87,7 @@ def _end(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _answered[J](
+def _run_job[J](
     folder: Path, job_type: type[J], work: Callable[[J, Progress], Any], progress: Progress
 ) -> int:
     """Do the job, and return the exit status."""
@@ -96,7 +96,7 @@ def _answered[J](
         try:
             _leave(folder / ANSWER, msgspec.msgpack.encode(work(job, progress)))
         except AotcError as error:
-            return _refused(folder, error)
+            return _write_findings(folder, error)
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -104,7 +104,7 @@ def _answered[J](
     return 0
 
 
-def _refused(folder: Path, error: AotcError) -> int:
+def _write_findings(folder: Path, error: AotcError) -> int:
     findings = [finding.to_json() for finding in error.findings]
     _leave(folder / FINDINGS, msgspec.json.encode(findings))
     return error.exit_code

@@ -31,7 +31,7 @@ SECRET = ("AOTC_KEY_PASSPHRASE", "AOTC_PKCS11_PIN")
 """Variables that open keys. No child signs."""
 
 
-def inherited(*, without: tuple[str, ...]) -> dict[str, str]:
+def inherit(*, without: tuple[str, ...]) -> dict[str, str]:
     """Return this process's variables for a Python child that returns a result.
 
     `without` lists prefixes of variables to leave out.
@@ -56,7 +56,7 @@ def clean(extra: Mapping[str, str]) -> dict[str, str]:
 
     Options of the compiler belong in target files, where the bundle records them.
     """
-    return {**inherited(without=STEERING), **PINNED, **extra}
+    return {**inherit(without=STEERING), **PINNED, **extra}
 
 
 def decides(name: str) -> bool:
@@ -64,7 +64,7 @@ def decides(name: str) -> bool:
     return name in PINNED or name.startswith(STEERING)
 
 
-def ignored() -> list[str]:
+def ignored_variables() -> list[str]:
     """Return the variables that are set here and that a build does not pass on."""
     return sorted(k for k in os.environ if k.startswith(("JAX_", "XLA_", "PJRT_")))
 

@@ -17,8 +17,8 @@ import msgspec
 
 import aotc
 from aotc.base.child_processes import Ending, Processes, describe_status
-from aotc.base.errors import is_code, quoted, raise_if, refusal
-from aotc.base.msgpack_values import unpacked
+from aotc.base.errors import is_code, quote, raise_if, refusal
+from aotc.base.msgpack_values import unpack
 from aotc.base.temporary_files import require_room, temporary_folder
 from aotc.base.workers.forked_workers import Zygotes
 from aotc.base.workers.worker_child import ANSWER, FINDINGS, FINISHED, JOB, STARTED
@@ -64,10 +64,10 @@ class CrashedError(Exception):
         self.status, self.doing, self.said = status, doing, said
         self.late, self.misread = late, misread
 
-    def found(self, lines_max: int) -> str:
+    def describe(self, lines_max: int) -> str:
         """Return how it ended, what it was doing, and its last lines of output."""
         ended = describe_status(self.status) + (f" while {self.doing}" if self.doing else "")
-        return quoted(ended, self.last_lines(lines_max))
+        return quote(ended, self.last_lines(lines_max))
 
     def refusal(self, code: str, where: str, lines_max: int, cause: str = "") -> AotcError:
         """Return the error where no better reason is known."""
@@ -76,7 +76,7 @@ class CrashedError(Exception):
             if self.last_lines(lines_max)
             else "look for code that ends a process, such as `os._exit`"
         )
-        return refusal(code, where, self.found(lines_max), cause=cause, hint=hint)
+        return refusal(code, where, self.describe(lines_max), cause=cause, hint=hint)
 
     def hint(self) -> str | None:
         """Return a hint if the signal shows why it ended, or its address space may have run out.
@@ -163,7 +163,7 @@ def run[A](
         (folder / JOB).write_bytes(msgspec.msgpack.encode(job))
         with (
             (folder / SAID).open("w+b") as stderr,
-            _started(
+            _start(
                 worker, folder, working or Path.cwd(), environment, stderr, processes
             ) as process,
             _Watch(process.end, seconds) as whole,
@@ -185,7 +185,7 @@ def run[A](
         misread = ""
         if status == 0:
             try:
-                return unpacked((folder / ANSWER).read_bytes(), answer_type)
+                return unpack((folder / ANSWER).read_bytes(), answer_type)
             except (FileNotFoundError, ValueError, RecursionError) as error:
                 misread = str(error)
         raise_if(_findings(folder / FINDINGS))
@@ -194,7 +194,7 @@ def run[A](
     raise CrashedError(status, doing, said.splitlines(), late=late, misread=misread)
 
 
-def _started(
+def _start(
     worker: Sequence[str] | Zygotes,
     folder: Path,
     working: Path,
@@ -205,7 +205,7 @@ def _started(
     """Start the process of a job with the job's folder."""
     if isinstance(worker, Zygotes):
         return processes.running(partial(worker.fork, folder, working, environment, stderr))
-    return processes.started(
+    return processes.start(
         [*worker, str(folder)],
         cwd=working,
         stdin=subprocess.DEVNULL,

@@ -57,7 +57,7 @@ class Server:
 
     def __init__(self, control: socket.socket, main: Callable[[], object], module: str) -> None:
         self._control, self._main, self._module = control, main, module
-        self._imported = dict(_imported())
+        self._imported = dict(_imported_files())
         self._running: dict[int, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._wakes = os.pipe()
@@ -74,7 +74,7 @@ class Server:
         while asked:
             for key, _ in self._selector.select():
                 if key.fileobj is self._control:
-                    if not self._running and self._imported != dict(_imported()):
+                    if not self._running and self._imported != dict(_imported_files()):
                         self._import_again()
                     asked = self._begin()
                 elif key.fileobj == self._woken:
@@ -161,7 +161,7 @@ class Server:
             held.send(STATUS.pack(status))
 
 
-def _imported() -> Iterator[tuple[str, tuple[int, ...]]]:
+def _imported_files() -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield the file of each imported module with its time, size and inode, to detect changes.
 
     aotc's own modules are left out: the requester has imported them, too.

@@ -140,7 +140,7 @@ def compare(
     """Yield the differences between the targets that both bundles have, without blobs' bytes."""
     for target in sorted(before.keys() & after.keys()):
         one, two = (
-            dict(chain(_facts(side[target].manifest), _measured(side[target])))
+            dict(chain(_facts(side[target].manifest), _measured_facts(side[target])))
             for side in (before, after)
         )
         for fact in one | two:
@@ -191,7 +191,7 @@ def _entry_point(entry_point: EntryPoint) -> Iterator[tuple[str, Any]]:
     yield "profiles", [sizes_text(profile.sizes) for profile in entry_point.profiles]
 
 
-def _measured(target: ReviewedTarget) -> Facts:
+def _measured_facts(target: ReviewedTarget) -> Facts:
     """Return measured numbers, and the build's notes for reviewers if it left any."""
     for name in target.manifest.entry_points:
         known = target.entry_points.get(name)

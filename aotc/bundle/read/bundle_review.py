@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from aotc.base.errors import refusal
 from aotc.base.evidence import EntryPointEvidence, Evidence, ProfileEvidence
 from aotc.base.source_locations import EntryPointLines, read_locations
-from aotc.bundle.read.opened_bundle import Opened, opened
+from aotc.bundle.read.opened_bundle import Opened, open_valid
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.formats import oci_layout
@@ -132,7 +132,7 @@ def review(
     evidence of other executables), IntegrityError, TrustError.
     """
     keys = policy_keys(policy) if policy else {}
-    found = opened(source, policy, now.timestamp(), unread)
+    found = open_valid(source, policy, now.timestamp(), unread)
     contents, trials = found.contents, Trials()
     sizes: dict[str, int] = {}
     for layer in {d.digest: d for i in contents.targets.values() for d in i.layers}.values():

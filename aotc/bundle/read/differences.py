@@ -77,7 +77,7 @@ CONTEXT = 2
 _VALUE = re.compile(r"%[\w#:]+")
 
 
-def compared(before: str, after: str) -> tuple[list[str], str]:
+def compare_modules(before: str, after: str) -> tuple[list[str], str]:
     """Return the difference of two modules in lines, or why it has none."""
     one, two = before.splitlines(), after.splitlines()
     if max(len(one), len(two)) > LINES_MAX:

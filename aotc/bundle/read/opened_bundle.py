@@ -54,7 +54,7 @@ class Opened:
         return signers_of(self.provenance)
 
 
-def opened(
+def open_valid(
     source: BlobSource, policy: TrustPolicy | None, now: float, unread: Mapping[str, int] = ALL_READ
 ) -> Opened:
     """Open a bundle that a policy accepts, except its rules on the host: verification steps 1 to 7.
@@ -64,12 +64,12 @@ def opened(
     checked. Raises BundleFormatError, IntegrityError, TrustError.
     """
     if policy is None:
-        return _untrusted(source, unread)
+        return _open_untrusted(source, unread)
     with accept(unpack(attribute(source, policy, now, unread))) as accepted:
-        return _accepted(accepted)
+        return _as_opened(accepted)
 
 
-def attributed(
+def open_attributed(
     source: BlobSource, policy: TrustPolicy | None, now: float, unread: Mapping[str, int] = ALL_READ
 ) -> Opened:
     """Open a bundle whose signatures a policy accepts: verification steps 1 to 6.
@@ -78,17 +78,17 @@ def attributed(
     arguments, BundleFormatError, IntegrityError and TrustError are those of `opened`.
     """
     if policy is None:
-        return _untrusted(source, unread)
+        return _open_untrusted(source, unread)
     with unpack(attribute(source, policy, now, unread)) as unpacked:
-        return _accepted(unpacked)
+        return _as_opened(unpacked)
 
 
-def _untrusted(source: BlobSource, unread: Mapping[str, int]) -> Opened:
+def _open_untrusted(source: BlobSource, unread: Mapping[str, int]) -> Opened:
     root, envelopes, contents = read_whole(source, unread)
     return Opened(source.name, root, False, (), contents, envelopes, unread)
 
 
-def _accepted(unpacked: Unpacked) -> Opened:
+def _as_opened(unpacked: Unpacked) -> Opened:
     contents, signed = unpacked.finish(), unpacked.signed
     source, root, unread = signed.parsed.source, signed.parsed.root, signed.parsed.unread
     return Opened(source.name, root, True, signed.provenance, contents, signed.envelopes, unread)

@@ -77,7 +77,7 @@ def _check_size(payload: bytes, where: str) -> Iterator[Finding]:
         )
 
 
-def claimed(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple[str, ...]]]:
+def certificates_in(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple[str, ...]]]:
     """Return the certificates among envelopes, each with its claimed key ids.
 
     No signature is checked: whether any of it is true is for a trust policy to say.

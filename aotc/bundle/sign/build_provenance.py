@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from aotc.base.constants import NOT_SET, SET
-from aotc.base.source_locations import stated_at
+from aotc.base.source_locations import annotations_of
 from aotc.base.stages import CapturedProgram, Package
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.slsa_provenance import BUILD_TYPE, MERGE_TYPE, SIGN_TYPE
@@ -190,7 +190,7 @@ def _files(digests: Mapping[str, str], program: CapturedProgram) -> list[dict[st
         {
             "name": name,
             "digest": hexes(digest),
-            **({"annotations": lines_of} if (lines_of := stated_at(lines, name)) else {}),
+            **({"annotations": lines_of} if (lines_of := annotations_of(lines, name)) else {}),
         }
         for name, digest in sorted(digests.items())
     ]

@@ -10,7 +10,7 @@ import msgspec
 
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.stages import Attestation
-from aotc.bundle.read.opened_bundle import opened
+from aotc.bundle.read.opened_bundle import open_valid
 from aotc.bundle.sign.attestation import attest, is_signed_by
 from aotc.bundle.sign.build_provenance import endorsement
 from aotc.bundle.sign.signer import Signer
@@ -41,7 +41,7 @@ class Endorsed:
     earlier: tuple[str, ...]
 
 
-def unstamped(envelope: bytes, key_id: str) -> bytes:
+def without_timestamp(envelope: bytes, key_id: str) -> bytes:
     """Return the envelope as it is, where no timestamp is asked for."""
     return envelope
 
@@ -51,7 +51,7 @@ def endorse(
     signer: Signer,
     policy: TrustPolicy | None = None,
     now: datetime | None = None,
-    timestamp: Callable[[bytes, str], bytes] = unstamped,
+    timestamp: Callable[[bytes, str], bytes] = without_timestamp,
     on_progress: OnProgress = ignore_progress,
 ) -> Endorsed:
     """Add this signer's attestation to a bundle.
@@ -78,8 +78,8 @@ def endorse(
     source = open_streamed(path, on_progress)
     asked = policy and _without(policy, signer)
     at = (now or datetime.now(UTC)).timestamp()
-    read = opened(source, asked, at, sizes_of(source))
-    earlier = read.signers if read.verified else _claimed(read.envelopes)
+    read = open_valid(source, asked, at, sizes_of(source))
+    earlier = read.signers if read.verified else _claimed_key_ids(read.envelopes)
     if policy is not None:
         raise_if(_check_others(policy, signer, earlier, str(path)))
     if read.contents.absent:
@@ -88,7 +88,9 @@ def endorse(
     attestation = attest(read.root_digest, f"{read.name}-{read.version}", endorsement(), signer)
     made = open_envelope(attestation.envelope, "attestation")
     key = load_public_key(signer.public_pem(), "", "signer")
-    ours = {each: found for each in read.envelopes if (found := _signed_by(each, key)) is not None}
+    ours = {
+        each: found for each in read.envelopes if (found := _signed_part(each, key)) is not None
+    }
     # Keys in tokens sign with a new nonce each time, so that the envelopes need not be equal.
     added = not any(
         (found.payload, found.payload_type) == (made.payload, made.payload_type)
@@ -105,7 +107,7 @@ def endorse(
     return Endorsed(attestation, added, read.name, read.version, earlier)
 
 
-def _signed_by(envelope: bytes, key: PublicKey) -> SignedPayload | None:
+def _signed_part(envelope: bytes, key: PublicKey) -> SignedPayload | None:
     """Return what an envelope holds, if one of its signatures is this key's."""
     with suppress(BundleFormatError):
         found = open_envelope(envelope, "attestation")
@@ -145,7 +147,7 @@ def _check_others(
         )
 
 
-def _claimed(envelopes: Iterable[bytes]) -> tuple[str, ...]:
+def _claimed_key_ids(envelopes: Iterable[bytes]) -> tuple[str, ...]:
     """Return ids of keys that attestations claim to be signed by, each once, sorted."""
     found = set()
     for envelope in envelopes:

@@ -60,7 +60,7 @@ def sbom(
     bom.metadata.tools.components.add(
         Component(type=ComponentType.APPLICATION, name="aotc", version=version("aotc"))
     )
-    parts = [*_packages(program.packages, _loaded(built)), *_hashed(program, first)]
+    parts = [*_packages(program.packages, _packages_to_load(built)), *_hashed_files(program, first)]
     for part in parts:
         bom.components.add(part)
     bom.register_dependency(bundle, parts)
@@ -69,7 +69,7 @@ def sbom(
     return document
 
 
-def _loaded(built: Sequence[BundleManifest]) -> frozenset[str]:
+def _packages_to_load(built: Sequence[BundleManifest]) -> frozenset[str]:
     """Return the packages that loading one of these targets takes."""
     needs = {part.requires.device.plugin for part in built if part.requires.device is not UNSET}
     needs |= {e.plugin for part in built for e in (part.requires.engines or {}).values()}
@@ -91,7 +91,7 @@ def _packages(packages: Mapping[str, Package], loaded: frozenset[str]) -> Iterat
         )
 
 
-def _hashed(program: CapturedProgram, first: BundleManifest) -> Iterator[Component]:
+def _hashed_files(program: CapturedProgram, first: BundleManifest) -> Iterator[Component]:
     """Yield the files that the build read, the weights and the assets, each with its digest."""
     named = [(f"file:{name}", name, digest) for name, digest in sorted(program.made_from.items())]
     named += (

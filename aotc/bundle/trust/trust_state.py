@@ -71,7 +71,7 @@ def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterat
 
 def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
     """Yield a note for each key that needs attention."""
-    yield from _of_roles(state)
+    yield from _role_notes(state)
     for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
         kind = "key" if table == "keys" else "certifier"
         # Of certifiers nobody asks when they signed.
@@ -100,7 +100,7 @@ def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
                     yield f"{kind} {key.label} expires on {end}, within {_days(within)}"
 
 
-def _of_roles(state: PolicyState) -> Iterator[str]:
+def _role_notes(state: PolicyState) -> Iterator[str]:
     """Yield notes on roles of keys that this policy leaves open."""
     policy = state.policy
     unheld = [key.label for key in state.keys if key.holder == key.id]

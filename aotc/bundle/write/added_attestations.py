@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from aotc.base.errors import refusal
-from aotc.base.temporary_files import locked
+from aotc.base.temporary_files import lock_path
 from aotc.bundle.write import oci_descriptors
 from aotc.bundle.write.atomic_files import cannot_write
 from aotc.bundle.write.bundle_writer import Blob, add_attestation, form_of, reading_back, write
@@ -35,7 +35,7 @@ def with_attestations(
     with ExitStack() as stack:
         try:
             # Of two that sign at once, the second adds to what the first has written.
-            stack.enter_context(locked(path))
+            stack.enter_context(lock_path(path))
         except OSError as error:
             raise cannot_write(path, error) from error
         source = open_streamed(path, on_progress)

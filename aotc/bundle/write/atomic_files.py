@@ -12,12 +12,12 @@ from pathlib import Path
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import (
     PART,
+    delay_signals,
     prefix_of,
     remove_abandoned,
     sync,
     temporary_file,
     temporary_folder,
-    uninterrupted,
 )
 from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import AotcError
@@ -65,8 +65,8 @@ def write_atomically(
     `check` is called with the written file before it replaces anything. Raises UsageError
     (AOTC-E003) if the path cannot be written.
     """
-    with _refused(path):
-        with _written(path, chunks, check) as (temporary, size), uninterrupted():
+    with _on_write_error(path):
+        with _write_beside(path, chunks, check) as (temporary, size), delay_signals():
             before()
             temporary.replace(path)
         sync(path.parent)
@@ -74,7 +74,7 @@ def write_atomically(
 
 
 @contextmanager
-def prepared(files: Mapping[Path, bytes]) -> Iterator[Before]:
+def prepare_files(files: Mapping[Path, bytes]) -> Iterator[Before]:
     """Write files under temporary names; yield a function that renames all of them.
 
     As `Before` of a command's last result, it makes all exist or, if the disk is full, none. Raises
@@ -84,13 +84,13 @@ def prepared(files: Mapping[Path, bytes]) -> Iterator[Before]:
         written: list[tuple[Path, Path]] = []
         for path, data in files.items():
             # Also for removing it, where that fails.
-            stack.enter_context(_refused(path))
-            temporary, _ = stack.enter_context(_written(path, [data]))
+            stack.enter_context(_on_write_error(path))
+            temporary, _ = stack.enter_context(_write_beside(path, [data]))
             written.append((temporary, path))
 
         def put_in_place() -> None:
             for temporary, path in written:
-                with _refused(path):
+                with _on_write_error(path):
                     temporary.replace(path)
                     sync(path.parent)
 
@@ -98,7 +98,7 @@ def prepared(files: Mapping[Path, bytes]) -> Iterator[Before]:
 
 
 @contextmanager
-def _refused(path: Path) -> Iterator[None]:
+def _on_write_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -106,7 +106,7 @@ def _refused(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _written(
+def _write_beside(
     path: Path, chunks: Iterable[bytes | memoryview], check: Check = no_check
 ) -> Iterator[tuple[Path, int]]:
     """Write a temporary file beside `path`; yield its path and size. Raises OSError."""
@@ -140,7 +140,7 @@ def write_folder_atomically(
     `check` is called with the written folder before it replaces anything; returns the number of
     bytes. Raises UsageError (AOTC-E003) if the path cannot be written.
     """
-    with _refused(path):
+    with _on_write_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(path.parent, prefix_of(path)) as temporary:
             temporary.chmod(FOLDER_MODE)
@@ -158,7 +158,7 @@ def write_folder_atomically(
             for file in written:
                 sync(file)
             _keep_folders(temporary, path)
-            with uninterrupted():
+            with delay_signals():
                 before()
                 _put_in_place(temporary, path)
         sync(path.parent)
@@ -209,7 +209,7 @@ def _keep_folders(new: Path, old: Path) -> None:
 
 def _replace_in_two_steps(path: Path, new: Path) -> None:
     """Rename both, where names cannot be exchanged; a kill in between leaves the old one aside."""
-    with temporary_folder(path.parent, prefix_of(path), OLD) as old, uninterrupted():
+    with temporary_folder(path.parent, prefix_of(path), OLD) as old, delay_signals():
         path.rename(old / LAYOUT)
         try:
             new.rename(path)

@@ -129,10 +129,10 @@ def assemble(targets: Sequence[TargetParts]) -> Assembled:
                 annotations={oci_layout.TARGET_ANNOTATION: parts.manifest.target.name},
             )
         )
-    return rooted(images, blobs, {p.manifest.target.name: p.manifest for p in targets})
+    return assemble_root(images, blobs, {p.manifest.target.name: p.manifest for p in targets})
 
 
-def rooted(
+def assemble_root(
     images: Sequence[ImageDescriptor],
     blobs: Mapping[str, Blob],
     manifests: dict[str, BundleManifest],

@@ -20,7 +20,7 @@ def sizes_of(source: BlobSource) -> dict[str, int]:
     return {digest: len(source.blob(digest) or b"") for digest in source.digests()}
 
 
-def unchanged(source: BlobSource, digest: str) -> bytes:
+def unmodified(source: BlobSource, digest: str) -> bytes:
     """Return a document hashed before, or raise IntegrityError (AOTC-E201) if it was modified."""
     data = copy_of(source.blob(digest) or b"")
     if sha256(data) != digest:

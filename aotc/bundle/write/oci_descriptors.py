@@ -38,8 +38,8 @@ def layout_index(
 
     They are the version for the root; the root's digest with its own for an attestation.
     """
-    named = [_named(root, version_name(manifests))]
-    named += [_named(each, attestation_name(root.digest, each.digest)) for each in attestations]
+    named = [_with_name(root, version_name(manifests))]
+    named += [_with_name(each, attestation_name(root.digest, each.digest)) for each in attestations]
     return Index(schemaVersion=2, mediaType=oci_layout.INDEX_TYPE, manifests=tuple(named))
 
 
@@ -53,5 +53,5 @@ def attestation_name(root: str, digest: str) -> str:
     return f"{root.replace(':', '-')}.{digest[7:23]}"
 
 
-def _named(reference: Descriptor, name: str) -> Descriptor:
+def _with_name(reference: Descriptor, name: str) -> Descriptor:
     return msgspec.structs.replace(reference, annotations={oci_layout.NAME_ANNOTATION: name})

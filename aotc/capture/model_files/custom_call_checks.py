@@ -111,7 +111,7 @@ class _Kernel:
         sizes = f", {' >= '.join(self.falling)}" if self.falling else ""
         return f"{self.operands} with results {self.results}{sizes}{stated}"
 
-    def of(self, letter: str) -> _Kernel:
+    def for_letter(self, letter: str) -> _Kernel:
         """Return the kernel of this letter of LAPACK.
 
         Of its types a stands for the kernel's own, r for real, c for complex numbers, and i for
@@ -217,7 +217,7 @@ def _by_target() -> dict[str, list[_Kernel]]:
     for letters, name, kernels in _LAPACK:
         for letter in letters:
             known = found.setdefault(f"lapack_{letter}{name}_ffi", [])
-            known += (kernel.of(letter) for kernel in kernels)
+            known += (kernel.for_letter(letter) for kernel in kernels)
     return found
 
 
@@ -239,7 +239,7 @@ def require_known_calls(module: Any, where: str, *, static: bool) -> None:
     def visit(operation: Any) -> Any:
         name = str(operation.name)
         if name.partition(".")[0] not in DIALECTS:
-            found.update(_refused(where, name, "operations of StableHLO"))
+            found.update(_refuse(where, name, "operations of StableHLO"))
         elif name in ("stablehlo.custom_call", "vhlo.custom_call_v1"):
             found.update(_call_findings(operation, where, static=static))
         return ir.WalkResult.ADVANCE
@@ -248,7 +248,7 @@ def require_known_calls(module: Any, where: str, *, static: bool) -> None:
     raise_if(found)
 
 
-def _refused(where: str, found: str, expected: str) -> dict[Finding, None]:
+def _refuse(where: str, found: str, expected: str) -> dict[Finding, None]:
     hint = "export the model without it, or write the entry point as a `function`"
     error: AotcError = refusal("AOTC-E844", where, found, expected=expected, hint=hint)
     return dict.fromkeys(error.findings)
@@ -265,25 +265,25 @@ def _call_findings(operation: Any, where: str, *, static: bool) -> dict[Finding,
             or cuda_module(target) is not None
         )
         # Calls of other devices are not registered on a processor.
-        return {} if is_other else _refused(where, f"a custom call to {name}", "calls it may make")
+        return {} if is_other else _refuse(where, f"a custom call to {name}", "calls it may make")
     operands, results = (
         tuple(map(_tensor, (each.type for each in values)))
         for values in (operation.operands, operation.results)
     )
     if None in operands + results:
         expected = f"tensors with sizes that do not vary, as {name} takes them"
-        return _refused(where, f"a custom call to {name}", expected) if static else {}
+        return _refuse(where, f"a custom call to {name}", expected) if static else {}
     settings = _settings(operation)
     if settings is None:
         expected = f"one backend_config that names its settings, as {name} takes it"
-        return _refused(where, f"a custom call to {name}", expected)
+        return _refuse(where, f"a custom call to {name}", expected)
     call = _Call(operands, results, settings)  # type: ignore[arg-type]
     kind = operands[0][0] if operands and operands[0] else "f32"
     top_k = _Kernel(f"{kind}[n]", f"{kind}[q], i32[q]", falling="nq")
     kernels = _KERNELS.get(target, (top_k,))
     if any(kernel.takes(call) for kernel in kernels):
         return {}
-    return _refused(where, f"{name} of {call}", " or ".join(f"{name} of {k}" for k in kernels))
+    return _refuse(where, f"{name} of {call}", " or ".join(f"{name} of {k}" for k in kernels))
 
 
 def _tensor(kind: Any) -> Tensor | None:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 
-def divided(x: Array, divisor: Any) -> Array:
+def true_divide(x: Array, divisor: Any) -> Array:
     """Return x / divisor as frameworks compute it.
 
     XLA multiplies by the reciprocal of a divisor that is the same for all elements, which is
@@ -16,7 +16,7 @@ def divided(x: Array, divisor: Any) -> Array:
     return x / jnp.where(jnp.isnan(x), 1, jnp.asarray(divisor, x.dtype))
 
 
-def converted(x: Array, dtype: Any) -> Array:
+def convert(x: Array, dtype: Any) -> Array:
     """Return `x` converted to `dtype`, with booleans as numbers that are no masks in products.
 
     XLA replaces the product of a converted boolean and `y` by a selection of `y` or 0, which loses

@@ -3,7 +3,7 @@
 from pathlib import PurePath
 from typing import cast
 
-from aotc.base.entry_points import load, registered
+from aotc.base.entry_points import find_points, load
 from aotc.base.errors import refusal
 from aotc.capture.model_files.frontend_protocol import GROUP, Frontend, Model, ModelFile
 
@@ -36,7 +36,7 @@ def wider_hint(path: str, low: int, high: int) -> str:
 
 def suffixes() -> tuple[str, ...]:
     """Return the suffixes of files that installed frontends read, sorted, with the dot."""
-    return tuple(sorted(f".{name}" for name in registered(GROUP)))
+    return tuple(sorted(f".{name}" for name in find_points(GROUP)))
 
 
 def read_model(file: ModelFile, where: str) -> Model:
@@ -51,7 +51,7 @@ def read_model(file: ModelFile, where: str) -> Model:
         hint = export_hint(file.text)
         raise refusal("AOTC-E843", where, file.text, cause=cause, expected=expected, hint=hint)
     try:
-        return cast(Frontend, load(registered(GROUP)[suffix.removeprefix(".")])()).read(file)
+        return cast(Frontend, load(find_points(GROUP)[suffix.removeprefix(".")])()).read(file)
     except ImportError as error:
         found, cause = str(error), "frontend-library-is-not-installed"
         expected = f"the library that reads {suffix} files"

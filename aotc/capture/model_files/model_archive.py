@@ -47,7 +47,7 @@ class Damaged(Exception):
         self.expected, self.found = expected, found
 
 
-def damaged(where: str, error: Damaged) -> AotcError:
+def damaged_file(where: str, error: Damaged) -> AotcError:
     """AOTC-E843 for a file."""
     return refusal("AOTC-E843", where, error.found, expected=error.expected)
 

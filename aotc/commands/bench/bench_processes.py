@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.workers import worker_parent
-from aotc.base.workers.worker_environment import inherited
+from aotc.base.workers.worker_environment import inherit
 from aotc.commands.bench.bench_figures import Answer, Cold, Job, Steady, Work
 from aotc.commands.bench.bench_worker import START
 from aotc.report.sizes_report import parse_profile
@@ -134,7 +134,7 @@ def _run(
             Answer,
             within=folder,
             # What is measured is the bundle as it is.
-            environment=inherited(without=("XLA_",)),
+            environment=inherit(without=("XLA_",)),
             processes=Processes(),
             on_started=on_started,
         )

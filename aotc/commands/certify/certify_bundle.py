@@ -14,7 +14,7 @@ from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.package_install import install
 from aotc.bundle.read.bundle_review import accepted_versions
-from aotc.bundle.read.opened_bundle import attributed
+from aotc.bundle.read.opened_bundle import open_attributed
 from aotc.bundle.sign.attestation import attest, certificate_by
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.added_attestations import with_attestations
@@ -29,7 +29,7 @@ from aotc_runtime.schema.certified_releases import JAXLIB, Release
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import open_streamed
-from aotc_runtime.verification.host_compatibility import wanted_of
+from aotc_runtime.verification.host_compatibility import wanted_facts
 from aotc_runtime.verification.host_findings import missing_target
 from aotc_runtime.verification.public_keys import load_public_key
 
@@ -93,7 +93,7 @@ def certify(
     tidy(path.resolve())
     # Refuses a bundle that nobody vouches for before anything is installed. What the policy and
     # this host say of each target is for the worker to find out, which verifies it.
-    read = attributed(open_streamed(path), policy, time.time())
+    read = open_attributed(open_streamed(path), policy, time.time())
     root, contents = read.root_digest, read.contents
     by_package = {
         each.package: targets_run_by(each.package, contents.manifests, target, contents.absent)
@@ -126,7 +126,7 @@ def certify(
             attest(root, subject, predicate_of(trial, finished()), signer, CERTIFICATE_TYPE)
             for trial in results
         ]
-        with_attestations(path, root, [a.envelope for a in made], _replaced(results, signer))
+        with_attestations(path, root, [a.envelope for a in made], _is_older(results, signer))
     return Certification(
         name=read.name,
         version=read.version,
@@ -194,7 +194,7 @@ def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -
         accepted=accepted[-1],
         root_digest=root,
         fixtures=sum(len(e.profiles) for e in manifest.entry_points.values()),
-        platforms=wanted_of({manifest.target.name: manifest}, None).platforms,
+        platforms=wanted_facts({manifest.target.name: manifest}, None).platforms,
         devices=manifest.requires.devices,
     )
 
@@ -203,7 +203,7 @@ def _on_fixture(on_fixture: OnFixture, release: str, before: int, total: int, co
     on_fixture(release, before + count, total)
 
 
-def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:
+def _is_older(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:
     """Return a predicate of envelopes: an older certificate, by this key, of this run's results."""
     now = {(trial.target, trial.release) for trial in results}
     key = load_public_key(signer.public_pem(), "", "signer")

@@ -139,7 +139,7 @@ def certify(
             note(f"  `aotc trust add-key {trust} --key KEY.pub --certifier` lets them")
     findings = tuple(certify_findings(made))
     code = family_of(findings[0].code).exit_code if findings else 0
-    return out.checked(document, certify_lines(made), findings, code)
+    return out.verdict(document, certify_lines(made), findings, code)
 
 
 def _policy_of(signer: Signer) -> TrustPolicy:

@@ -13,9 +13,9 @@ from msgspec import Struct
 import aotc
 import aotc_runtime
 from aotc.base.child_processes import Processes, describe_status
-from aotc.base.errors import finding, quoted
+from aotc.base.errors import finding, quote
 from aotc.base.workers import worker_parent
-from aotc.base.workers.worker_environment import inherited
+from aotc.base.workers.worker_environment import inherit
 from aotc.commands.certify import certify_worker
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.formats import certificate_predicate
@@ -135,7 +135,7 @@ def run(
             job,
             type(None),
             within=runtime,
-            environment={**inherited(without=STEERING), "TF_CPP_MIN_LOG_LEVEL": "1"},
+            environment={**inherit(without=STEERING), "TF_CPP_MIN_LOG_LEVEL": "1"},
             processes=processes,
             seconds=seconds,
             on_finished=heard,
@@ -151,7 +151,7 @@ def run(
             return trial(certificate_predicate.HUNG, f"did not end in {seconds:g} s, while {doing}")
         ended = f"{describe_status(crash.status)}, while {doing}"
         return trial(
-            certificate_predicate.CRASHED, quoted(ended, crash.last_lines(STDERR_LINES_SHOWN))
+            certificate_predicate.CRASHED, quote(ended, crash.last_lines(STDERR_LINES_SHOWN))
         )
     if where is None:
         return trial(certificate_predicate.CRASHED, "exit status 0, while starting")

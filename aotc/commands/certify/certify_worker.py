@@ -39,7 +39,7 @@ def run(job: dict[str, Any], progress: Progress) -> None:
     facts = detect(None, job["devices"], job["platforms"])
     _finished(progress, surroundings=_surroundings(job, facts))
     progress.started("verifying")
-    bundle = _verified(job, facts)
+    bundle = _verify(job, facts)
     _finished(progress, verified=bundle.root_digest)
     progress.started("loading")
     resident = make_resident(bundle)
@@ -53,7 +53,7 @@ def _finished(progress: Progress, **event: Any) -> None:
     progress.finished(json.dumps(event))
 
 
-def _verified(job: dict[str, Any], facts: Any) -> Any:
+def _verify(job: dict[str, Any], facts: Any) -> Any:
     """Return the `VerifiedBundle` of the job, as if the release of its builder ran here."""
     from pathlib import Path
 
@@ -67,7 +67,7 @@ def _verified(job: dict[str, Any], facts: Any) -> Any:
     # The policy's rules on runtimes are for servers; this process is not one.
     accepts = msgspec.structs.replace(policy.accepts, jaxlib=None, aotc_runtime=None)
     policy = msgspec.structs.replace(policy, accepts=accepts)
-    told = _told(facts, job["package"], job["accepted"])
+    told = _without_version(facts, job["package"], job["accepted"])
     return verify(open_bundle(Path(job["bundle"])), policy, told, time.time(), job["target"])
 
 
@@ -110,7 +110,7 @@ def _compile_symbolic(entry_point: Any, progress: Progress) -> None:
     SymbolicCompiler(entry_point)(dict(profile.record.sizes))
 
 
-def _told(facts: Any, package: str, accepted: str) -> Any:
+def _without_version(facts: Any, package: str, accepted: str) -> Any:
     """Return these facts without the version of the package that runs the target."""
     import msgspec
 

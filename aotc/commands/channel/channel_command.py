@@ -41,7 +41,7 @@ def init(out: Output, folder: Path, given: Roles) -> None:
     require_tuf()
     from aotc.commands.channel import channel_repository
 
-    roles, signers = given.named(), given.signers()
+    roles, signers = given.given_roles(), given.signers()
     channel_repository.create(folder, roles, signers, datetime.now(UTC), given.days)
     root = folder / "1.root.json"
     out.result({"folder": str(folder), "root": str(root)}, lambda: say(f"wrote {root}"))
@@ -65,7 +65,7 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
     require_tuf()
     from aotc.commands.channel.channel_host import changing
 
-    change = given.named()
+    change = given.given_roles()
     signers = given.signers()
     with changing(folder, trust) as found:
         signed = found.rotate(change, signers, datetime.now(UTC), given.days)
@@ -130,7 +130,7 @@ def publish(
     require_tuf()
     from aotc.commands.channel import channel_host
 
-    named = channel_host.named(bundle, name, trust) if bundle else None
+    named = channel_host.check_bundle(bundle, name, trust) if bundle else None
     signers = [signer_of(each, passphrase_file) for each in keys]
     online = signer_of(online_key, passphrase_file) if online_key else None
     with channel_host.changing(folder, trust) as found:
@@ -175,5 +175,9 @@ def status(out: Output, folder: Path | None, trust: Path | None) -> None:
     require_tuf()
     from aotc.commands.channel import channel_status
 
-    told = channel_status.of_policy(trust) if trust else channel_status.of_folder(folder or Path())
-    out.noted(told.document, told.lines, told.notes)
+    told = (
+        channel_status.policy_status(trust)
+        if trust
+        else channel_status.folder_status(folder or Path())
+    )
+    out.result_and_notes(told.document, told.lines, told.notes)

@@ -15,8 +15,8 @@ import msgspec
 from tuf.api.metadata import Metadata
 
 from aotc.base.errors import refusal
-from aotc.bundle.read.opened_bundle import opened
-from aotc.bundle.write.hashed_weights import unchanged
+from aotc.bundle.read.opened_bundle import open_valid
+from aotc.bundle.write.hashed_weights import unmodified
 from aotc.commands.channel import channel_repository as repository
 from aotc.commands.channel.channel_repository import (
     ROOT,
@@ -53,7 +53,7 @@ class Host:
             UsageError: AOTC-E027.
             TrustError: AOTC-E332 if the state of this host is unknown.
         """
-        with channel_state.kept(self.folder / self.channel.state) as work:
+        with channel_state.open_state(self.folder / self.channel.state) as work:
             files = {role: work / f"{role}.json" for role in (TIMESTAMP, SNAPSHOT, TARGETS)}
             if roots := channel_state.roots(work):
                 files[ROOT] = roots[max(roots)]
@@ -96,7 +96,7 @@ def _host_of(trust: Path | None) -> Host | None:
 _NAME = get_args(ChannelName)[1].pattern
 
 
-def named(bundle: Path, channel: str, trust: Path | None) -> Named:
+def check_bundle(bundle: Path, channel: str, trust: Path | None) -> Named:
     """Return a bundle of which every digest was checked. trust: a policy that has to accept it.
 
     Raises UsageError (AOTC-E028), BundleFormatError, IntegrityError, TrustError.
@@ -104,6 +104,6 @@ def named(bundle: Path, channel: str, trust: Path | None) -> Named:
     if not re.search(_NAME, channel):
         raise refusal("AOTC-E001", "--channel", channel, cause="channel-name-is-invalid")
     source = open_streamed(bundle)
-    read = opened(source, read_policy(trust) if trust else None, time.time())
-    index = unchanged(source, read.root_digest)
+    read = open_valid(source, read_policy(trust) if trust else None, time.time())
+    index = unmodified(source, read.root_digest)
     return Named(path_of(channel, read.name), read.version, index)

@@ -32,7 +32,7 @@ class Roles:
     passphrase_file: Path | None
     days: int
 
-    def named(self) -> dict[str, tuple[dict[str, str], int]]:
+    def given_roles(self) -> dict[str, tuple[dict[str, str], int]]:
         """Return the public keys and the threshold of every role that is given.
 
         Raises the errors of `public_keys`.

@@ -19,7 +19,7 @@ from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
 
 from aotc.base.errors import refusal
-from aotc.base.temporary_files import locked
+from aotc.base.temporary_files import lock_path
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.atomic_files import write_atomically, write_folder_atomically
 from aotc_runtime.base.errors import AotcError
@@ -103,7 +103,7 @@ class Repository:
         if not is_same and _version(found) <= seen.signed.version:
             expected = f"version {seen.signed.version} or later"
             found_version = f"{role} metadata of version {_version(found)}"
-            raise _rolled_back(self._folder, found_version, expected)
+            raise _rollback_error(self._folder, found_version, expected)
 
     def missing(self, metadata: Metadata[Targets]) -> int:
         """Return how many signatures targets metadata still need."""
@@ -254,12 +254,12 @@ class Repository:
         stamp = self._once_signed(TIMESTAMP, _read(self._folder / STAMP))
         if role == TIMESTAMP:
             return stamp
-        shot = self._once_signed(SNAPSHOT, self._led_to(SNAPSHOT, stamp.signed.snapshot_meta))
+        shot = self._once_signed(SNAPSHOT, self._follow(SNAPSHOT, stamp.signed.snapshot_meta))
         if role == SNAPSHOT:
             return shot
-        return self._led_to(TARGETS, shot.signed.meta[f"{TARGETS}.json"])
+        return self._follow(TARGETS, shot.signed.meta[f"{TARGETS}.json"])
 
-    def _led_to(self, role: str, described: MetaFile) -> Metadata[Any]:
+    def _follow(self, role: str, described: MetaFile) -> Metadata[Any]:
         return _read(self._folder / f"{described.version}.{role}.json", described)
 
     def _once_signed(self, role: str, metadata: Metadata[Any]) -> Metadata[Any]:
@@ -269,7 +269,7 @@ class Repository:
                 role, metadata.signed_bytes, metadata.signatures
             ):
                 return metadata
-        raise _rolled_back(self._folder, f"no {role} metadata with a signature of its role", "")
+        raise _rollback_error(self._folder, f"no {role} metadata with a signature of its role", "")
 
 
 def create(folder: Path, roles: Roles, signers: Sequence[Signer], now: datetime, days: int) -> None:
@@ -298,7 +298,7 @@ def changing(folder: Path, first: Path | None = None) -> Iterator[Repository]:
     Raises UsageError (AOTC-E027).
     """
     try:
-        with locked(folder):
+        with lock_path(folder):
             yield Repository(folder, first)
     except OSError as error:
         raise _no_channel(folder, error.strerror or str(error)) from error
@@ -388,6 +388,6 @@ def _corrupt(path: Path, found: str) -> AotcError:
     return refusal("AOTC-E027", str(path), found, cause="channel-metadata-is-corrupt")
 
 
-def _rolled_back(folder: Path, found: str, expected: str) -> AotcError:
+def _rollback_error(folder: Path, found: str, expected: str) -> AotcError:
     cause = "channel-was-rolled-back"
     return refusal("AOTC-E027", str(folder), found, cause=cause, expected=expected)

@@ -26,7 +26,7 @@ class ChannelStatus:
     notes: tuple[str, ...]
 
 
-def of_policy(trust: Path) -> ChannelStatus:
+def policy_status(trust: Path) -> ChannelStatus:
     """Return the status of a policy's channel for this host, and store the metadata.
 
     Raises TrustError: AOTC-E308, E309, E328 to E333.
@@ -36,10 +36,10 @@ def of_policy(trust: Path) -> ChannelStatus:
         expected = "[channel], which says whom to ask"
         hint = "write one as in docs/reference/trust-policy.md"
         raise refusal("AOTC-E309", str(trust), "none", expected=expected, hint=hint)
-    return _told(ask(policy.channel, trust.parent, ()), {})
+    return _make_status(ask(policy.channel, trust.parent, ()), {})
 
 
-def of_folder(folder: Path) -> ChannelStatus:
+def folder_status(folder: Path) -> ChannelStatus:
     """Return the status of a folder for a new host, and the update that waits for signatures.
 
     Raises UsageError (AOTC-E027), TrustError: AOTC-E329 to E331.
@@ -52,7 +52,7 @@ def of_folder(folder: Path) -> ChannelStatus:
     with tempfile.TemporaryDirectory() as state:
         first = str((folder / "1.root.json").absolute())
         channel = Channel(name="all", source=str(folder.absolute()), root_file=first, state=state)
-        return _told(ask(channel, Path(), ()), waiting)
+        return _make_status(ask(channel, Path(), ()), waiting)
 
 
 def _waiting(repository: Repository) -> dict[str, int]:
@@ -61,7 +61,7 @@ def _waiting(repository: Repository) -> dict[str, int]:
     return {path: repository.missing(found) for path in found.signed.targets} if found else {}
 
 
-def _told(current: Current, waiting: dict[str, int]) -> ChannelStatus:
+def _make_status(current: Current, waiting: dict[str, int]) -> ChannelStatus:
     roles = {
         name: {
             "version": role.version,

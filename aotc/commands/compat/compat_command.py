@@ -45,7 +45,7 @@ def compat(
     """
     import time
 
-    from aotc.bundle.read.opened_bundle import attributed
+    from aotc.bundle.read.opened_bundle import open_attributed
     from aotc.commands.compat.compat_text import compat_document, compat_findings, compat_lines
     from aotc.commands.compat.host_matches import match_hosts, read_hosts
     from aotc.compile.target_files import known_targets
@@ -55,10 +55,10 @@ def compat(
     known = known_targets(Path.cwd())
     policy, now = read_policy(trust) if trust else None, time.time()
     with reference_options.open_with_notes(out, bundle, policy, full=full, ca=ca) as found:
-        read = attributed(found.source, policy, now, found.unread)
+        read = open_attributed(found.source, policy, now, found.unread)
     named = (*hosts, *facts)
     described = read_hosts(named) if named else {"this host": detect_all()}
     rows = match_hosts(read, described, jaxlibs, known, policy, now)
     document = compat_document(found.shown, read, rows)
     document["weights_hashed"] = not found.unread
-    return out.checked(document, compat_lines(document), tuple(compat_findings(rows)), 7)
+    return out.verdict(document, compat_lines(document), tuple(compat_findings(rows)), 7)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aotc.base.errors import finding, shortened
+from aotc.base.errors import finding, shorten
 from aotc.bundle.read.opened_bundle import Opened
 from aotc.commands.compat.compat_matrix import Cell, Evidence, Level, Row
 from aotc.report.report_text import count
@@ -100,10 +100,10 @@ def compat_lines(document: dict[str, Any]) -> list[str]:
     lines += ["", f"{len(hosts) - len(without)} of {count(len(hosts), 'host')} can run this bundle"]
     for target in document["targets"]:
         on = [row["host"] for row in document["hosts"] if row["runs"] == target]
-        lines.append(f"  {target} on {shortened(list(dict.fromkeys(on))) or 'none'}")
+        lines.append(f"  {target} on {shorten(list(dict.fromkeys(on))) or 'none'}")
     if without:
-        lines.append(f"  nothing on {shortened(without)}")
-    return [folded for line in lines for folded in _folded(printable(line))]
+        lines.append(f"  nothing on {shorten(without)}")
+    return [folded for line in lines for folded in _wrap(printable(line))]
 
 
 def _key(row: dict[str, Any]) -> str:
@@ -113,7 +113,7 @@ def _key(row: dict[str, Any]) -> str:
 
 def _group(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     row = rows[0]
-    yield f"{shortened([r['host'] for r in rows])}: {row['cpu']}, jaxlib {row['jaxlib']}"
+    yield f"{shorten([r['host'] for r in rows])}: {row['cpu']}, jaxlib {row['jaxlib']}"
     yield from _cells(row)
     if row["build_for"]:
         yield f"  would run {', '.join(row['build_for'])}: build for one of them"
@@ -171,7 +171,7 @@ def _reason(cell: dict[str, Any], finding: dict[str, str]) -> str:
     return f"{finding['code']} expected {finding['expected']}, found {finding['found']}"
 
 
-def _folded(line: str) -> list[str]:
+def _wrap(line: str) -> list[str]:
     # Reasons go on below where they begin.
     deep = len(line) - len(line.lstrip(" *"))
     return textwrap.wrap(

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from aotc.base.errors import finding, raise_if
 from aotc.bundle.read.opened_bundle import Opened
-from aotc.bundle.sign.attestation import claimed
+from aotc.bundle.sign.attestation import certificates_in
 from aotc.commands.compat.compat_matrix import NO_POLICY, Claim, PolicyChecks, Row, matrix
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.certificate_predicate import Certificate
@@ -35,7 +35,7 @@ def match_hosts(
     could be built for. `policy` is the deployment's, whose certifiers count; None accepts no
     certificate. `now` is in seconds since the epoch.
     """
-    claims = [_claim(*found) for found in claimed(read.envelopes)]
+    claims = [_claim(*found) for found in certificates_in(read.envelopes)]
     checks = NO_POLICY if policy is None else _policy_checks(policy, read, now)
     return matrix(read.contents.manifests, hosts, jaxlibs, known, claims, checks)
 

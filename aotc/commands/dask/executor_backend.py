@@ -100,13 +100,13 @@ class ExecutorBackend:
             raise refusal("AOTC-E914", _where(job), _error_text(failure), cause=cause) from failure
         answer = decode_answer(request, future.result())
         if answer is None:
-            raise _damaged(job, "something else")
+            raise _damaged_result(job, "something else")
         return answer
 
 
 def _executable(job: CompileJob, answer: Answer) -> Executable:
     if any(not is_code(finding.code) for finding in answer.findings):
-        raise _damaged(job, "an error without a code")
+        raise _damaged_result(job, "an error without a code")
     raise_if(answer.findings)
     if answer.differences:
         raise refusal("AOTC-E913", _where(job), "; ".join(answer.differences))
@@ -114,9 +114,9 @@ def _executable(job: CompileJob, answer: Answer) -> Executable:
         raise StoppedError
     executable = answer.executable
     if executable is None:
-        raise _damaged(job, "nothing")
+        raise _damaged_result(job, "nothing")
     if sha256(executable.serialized) != executable.digest:
-        raise _damaged(job, f"an executable that is not {executable.digest}")
+        raise _damaged_result(job, f"an executable that is not {executable.digest}")
     return executable
 
 
@@ -132,5 +132,5 @@ def _lost(job: CompileJob, found: str) -> AotcError:
     return refusal("AOTC-E914", _where(job), found)
 
 
-def _damaged(job: CompileJob, found: str) -> AotcError:
+def _damaged_result(job: CompileJob, found: str) -> AotcError:
     return refusal("AOTC-E915", _where(job), found)

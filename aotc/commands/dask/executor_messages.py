@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import unpack
 from aotc.base.stages import CompileJob, Executable, Module
 from aotc_runtime.base.digest import sha256_bytes
 from aotc_runtime.base.errors import Finding
@@ -64,7 +64,7 @@ def encode_job(job: CompileJob) -> bytes:
 
 def decode_job(data: bytes) -> CompileJob:
     """Return the job as the client had it."""
-    sent = unpacked(data, _Job)
+    sent = unpack(data, _Job)
     constants = {
         index: np.frombuffer(array, dtype).reshape(shape)
         for index, (dtype, shape, array) in sent.constants.items()
@@ -86,7 +86,7 @@ def decode_answer(request: bytes, data: object) -> Answer | None:
     if data[:DIGEST_BYTES] != _digest(request, body):
         return None
     try:
-        return unpacked(body, Answer)
+        return unpack(body, Answer)
     except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
         return None
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from aotc.base.child_processes import StoppedError
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import unpack
 from aotc.base.workers.forked_workers import renew
 from aotc.commands.dask.executor_messages import Answer, Request, decode_job, encode_answer
 from aotc.compile.compiler_protocol import Backend
@@ -56,7 +56,7 @@ _RUNNING = _Running()
 
 def answer(request: bytes) -> bytes:
     """Compile what a request asks for; an encoded `Answer`."""
-    return encode_answer(request, _answer(unpacked(request, Request)))
+    return encode_answer(request, _answer(unpack(request, Request)))
 
 
 def stop_build(build: str) -> None:

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from aotc.bundle.read.bundle_facts import Changed, Part, compare
 from aotc.bundle.read.bundle_review import Review
-from aotc.bundle.read.differences import compared, differing
+from aotc.bundle.read.differences import compare_modules, differing
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
@@ -147,7 +147,7 @@ def _modules(
     forms = [(Form.STABLEHLO, bytes(blob)) for blob in blobs.values()]
     text = dict(zip(blobs, texts(forms, "modules of both bundles"), strict=True))
     for (one, two), places in pairs.items():
-        lines, note = compared(text[one], text[two])
+        lines, note = compare_modules(text[one], text[two])
         kept = tuple(lines[:lines_max])
         yield ModuleDiff(tuple(places), one, two, kept, len(lines) - len(kept), note)
 
@@ -230,7 +230,7 @@ def _changes(changed: Changed) -> Iterator[Change]:
 def _files(place: str, before: Sequence[BlobRef], after: Sequence[BlobRef]) -> Change:
     files = [[ref.digest for ref in side] for side in (before, after)]
     same = len(set(files[0]) & set(files[1]))
-    first, second = (_shown(f) if len(f) > 1 else f[0][:19] for f in files)
+    first, second = (_value_text(f) if len(f) > 1 else f[0][:19] for f in files)
     rest = f" (of {len(files[1])} files {same} are the same)" if same else ""
     return Change("weights", place, f"values{rest}", first, second)
 
@@ -331,14 +331,14 @@ def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iter
 def _fields(kind: str, place: str, before: Any, after: Any, name: str = "") -> Iterator[Change]:
     """Yield a change wherever two values differ. name: of the value, in paths."""
     for path, one, two in differing(_plain(before), _plain(after), name):
-        yield Change(kind, place, path, _shown(one), _shown(two))
+        yield Change(kind, place, path, _value_text(one), _value_text(two))
 
 
 def _plain(value: Any) -> Any:
     return UNSET if value is None or value is UNSET else msgspec.to_builtins(value)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is UNSET:
         return NONE
     text = value if isinstance(value, str) else canonical_json.encode(value).decode()

@@ -86,4 +86,4 @@ def diff(
     findings = tuple(violations(wanted, found))
     document = diff_document(found)
     document["weights_hashed"] = not (old.unread or new.unread)
-    return out.checked(document, diff_lines(found), findings, BudgetExceededError.exit_code)
+    return out.verdict(document, diff_lines(found), findings, BudgetExceededError.exit_code)

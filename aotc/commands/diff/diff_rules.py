@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aotc.base.byte_sizes import UNITS
-from aotc.base.errors import finding, refusal, shortened
+from aotc.base.errors import finding, refusal, shorten
 from aotc.bundle.read.bundle_facts import NUMBERS
 from aotc.commands.diff.bundle_diff import KINDS, Change, Diff
 from aotc_runtime.base.errors import Finding
@@ -98,4 +98,4 @@ def _kinds(changes: Sequence[Change]) -> str:
 
 
 def _places(changes: Sequence[Change]) -> str:
-    return shortened([f"{c.where} {c.before} -> {c.after}" for c in changes], 3, "; ")
+    return shorten([f"{c.where} {c.before} -> {c.after}" for c in changes], 3, "; ")

@@ -61,7 +61,7 @@ def diff_lines(diff: Diff) -> Iterator[str]:
     rounding = [change for change in diff.changes if change.is_rounding]
     others = [change for change in diff.changes if not change.is_rounding]
     for kind, group in groupby(others, key=lambda change: change.kind):
-        lines = list(_joined(list(group)))
+        lines = list(_join_changes(list(group)))
         yield kind
         yield from (f"  {line}" for line in lines[:CHANGES_MAX])
         if len(lines) > CHANGES_MAX:
@@ -90,7 +90,7 @@ def _rounding(changes: Sequence[Change]) -> str:
     return f"{number} against plain JAX within the tolerance{of}; --json has each"
 
 
-def _joined(changes: Sequence[Change]) -> Iterator[str]:
+def _join_changes(changes: Sequence[Change]) -> Iterator[str]:
     """Yield a line for each change, or for all that are the same in several places."""
     alike: dict[tuple[str, str], list[str]] = {}
     for change in changes:

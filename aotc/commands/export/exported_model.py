@@ -110,8 +110,8 @@ def write(chosen: Chosen, folder: Path) -> dict[str, Any]:
             "target": executable.target,
             "sizes": dict(executable.record.sizes),
             "precision": _precision(executable),
-            "inputs": [_described(tensor, form.passed) for tensor in model.inputs],
-            "outputs": [_described(tensor, form.passed) for tensor in model.outputs],
+            "inputs": [_describe(tensor, form.passed) for tensor in model.inputs],
+            "outputs": [_describe(tensor, form.passed) for tensor in model.outputs],
             "files": {name: sha256(data) for name, data in files.items()},
             "runtime": {
                 "package": form.runtime,
@@ -171,7 +171,7 @@ def _free_name(path: str, taken: set[str]) -> str:
     return name
 
 
-def _described(tensor: Tensor, passed: Mapping[str, str]) -> dict[str, Any]:
+def _describe(tensor: Tensor, passed: Mapping[str, str]) -> dict[str, Any]:
     described = {name: value for name, value in asdict(tensor).items() if name != "place"}
     return {**described, "model_dtype": passed.get(tensor.dtype, tensor.dtype)}
 

@@ -121,7 +121,7 @@ def _write_onnx(model: Model, folder: Path) -> None:
             del initializer.external_data[:]
             initializer.data_location = onnx.TensorProto.DEFAULT
             initializer.raw_data = _bits(model.weights[place]).tobytes()
-    names = {graph_names.given(each.place): each.name for each in model.inputs}
+    names = {graph_names.input_name(each.place): each.name for each in model.inputs}
     names |= {graph_names.result(each.place): each.name for each in model.outputs}
     copy = onnx.helper.make_node
     for value in made.graph.input:
@@ -161,7 +161,7 @@ def _write_openvino(model: Model, folder: Path) -> None:
         for place in graph.weights
     }
     made = openvino_compilation.read_model(library, core, graph, weights)
-    names = {graph_names.given(each.place): each.name for each in model.inputs}
+    names = {graph_names.input_name(each.place): each.name for each in model.inputs}
     for parameter in made.get_parameters():
         parameter.output(0).get_tensor().set_names({names[parameter.get_friendly_name()]})
     for result, output in zip(made.get_results(), model.outputs, strict=True):
@@ -230,12 +230,12 @@ def _write_stablehlo(model: Model, folder: Path) -> None:
 
 
 def _call_stablehlo(model: Model, folder: Path, arrays: Sequence[Array]) -> list[Array]:
-    from aotc.capture.float64_module import NotInterpretedError, interpreted
+    from aotc.capture.float64_module import NotInterpretedError, interpret
 
     if model.operations > INTERPRETED_MAX:
         raise NotRunError(f"more than {INTERPRETED_MAX:.0e} operations for the interpreter")
     try:
-        return interpreted((folder / STABLEHLO_FILE).read_bytes(), arrays)
+        return interpret((folder / STABLEHLO_FILE).read_bytes(), arrays)
     except NotInterpretedError as error:
         raise NotRunError(first_line(error)) from error
 

@@ -66,20 +66,20 @@ def _export(job: Mapping[str, Any], folder: Path) -> None:
     if wanted not in names:
         raise Refused(f"no signature {wanted}, but {', '.join(names) or 'none at all'}")
     signature = loaded.signatures[wanted]
-    if found := sorted({*_unsupported(signature.graph)}):
+    if found := sorted({*_unsupported_operations(signature.graph)}):
         raise Refused(*found)
     inputs = sorted(signature.structured_input_signature[1].items())
     outputs = sorted(signature.structured_outputs)
     modules = [_module(signature, inputs, outputs, sizes) for sizes in job["profiles"]]
     given = _arrays(job["inputs"])
     if given is not None:
-        expected: Any = _expected(signature, inputs, given, job["profiles"])
+        expected: Any = _expected_results(signature, inputs, given, job["profiles"])
         np.savez(folder / "expected.npz", **expected)
     told = {"saved_model": job["digest"], "signature": wanted}
     _write(folder / "model.tfhlo", told, inputs, outputs, modules)
 
 
-def _unsupported(graph: Any) -> Iterator[str]:
+def _unsupported_operations(graph: Any) -> Iterator[str]:
     """Operations that have no place in a bundle, of a graph and of the functions that it calls."""
     operations = [*graph.get_operations()]
     for name in sorted(graph._functions):
@@ -123,7 +123,7 @@ def _axes(name: str, spec: Any) -> list[int | str]:
     ]
 
 
-def _sized(name: str, spec: Any, sizes: Mapping[str, int]) -> Any:
+def _set_sizes(name: str, spec: Any, sizes: Mapping[str, int]) -> Any:
     axes = _axes(name, spec)
     missing = [axis for axis in axes if isinstance(axis, str) and axis not in sizes]
     if missing:
@@ -137,7 +137,7 @@ def _module(
     signature: Any, inputs: Sequence[Any], outputs: Sequence[str], sizes: Mapping[str, int]
 ) -> tuple[list[list[int]], bytes, list[tuple[str, np.ndarray[Any, Any]]]]:
     """Return shapes of the inputs, a portable artifact, and what it takes behind the inputs."""
-    specs = [_sized(name, spec, sizes) for name, spec in inputs]
+    specs = [_set_sizes(name, spec, sizes) for name, spec in inputs]
     names = [name for name, _ in inputs]
 
     def call(*arrays: Any) -> list[Any]:
@@ -163,7 +163,7 @@ def _module(
         raise Refused(f"{found}: not the same each time, or beyond the module")
     for found in sorted({*re.findall(r"stablehlo\.custom_call @(\w+)", text)}):
         raise Refused(f"the custom call {found}")
-    return [spec.shape.as_list() for spec in specs], artifact, list(_captured(concrete))
+    return [spec.shape.as_list() for spec in specs], artifact, list(_captured_arguments(concrete))
 
 
 def _portable(text: str) -> str:
@@ -172,7 +172,7 @@ def _portable(text: str) -> str:
     return copies.sub(r"stablehlo.reshape \1 : (\2) -> \2", text)
 
 
-def _captured(concrete: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+def _captured_arguments(concrete: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yield a module's arguments behind its inputs: variables by name, and constants."""
     variables = {id(each.handle): each for each in concrete.variables}
     for number, each in enumerate(concrete.captured_inputs):
@@ -185,7 +185,7 @@ def _captured(concrete: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
             yield f"constant_{number}", each.numpy()
 
 
-def _expected(
+def _expected_results(
     signature: Any,
     inputs: Sequence[Any],
     given: Mapping[str, np.ndarray[Any, Any]],

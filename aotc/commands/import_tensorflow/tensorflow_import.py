@@ -13,8 +13,8 @@ import msgspec
 from aotc.base.errors import refusal
 from aotc.base.foreign_python import Script, open_result, run_script
 from aotc.base.temporary_files import temporary_folder
-from aotc.bundle.write.atomic_files import prepared, write_atomically
-from aotc.capture.file_digests import changed_meanwhile, digest_of
+from aotc.bundle.write.atomic_files import prepare_files, write_atomically
+from aotc.capture.file_digests import changed_while_read, digest_of
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.system.regular_files import open_regular
 
@@ -63,7 +63,7 @@ def import_signature(
         run_script(python, EXPORTER, folder, str(saved_model), size)
         # TensorFlow opens files by name: what it read is told by nothing else.
         if _digest(saved_model) != (digest, size):
-            raise changed_meanwhile(str(saved_model), "a file of it")
+            raise changed_while_read(str(saved_model), "a file of it")
         with open_result(folder / EXPORTER.result) as model:
             if inputs is None:
                 return Imported(model.read(), None)
@@ -109,7 +109,7 @@ def write(imported: Imported, output: Path, expected: Path | None) -> dict[str, 
     beside = {}
     if expected is not None and imported.expected is not None:
         beside[expected] = imported.expected
-    with prepared(beside) as before:
+    with prepare_files(beside) as before:
         write_atomically(output, [imported.model], before=before)
     return {
         "output": str(output),

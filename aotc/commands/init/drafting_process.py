@@ -19,7 +19,7 @@ from aotc.compile.target_files import NATIVE, find_target
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.field_types import is_function_reference
 from aotc.pipeline import user_processes
-from aotc.pipeline.build_notes import fixed_decisions
+from aotc.pipeline.build_notes import decision_notes
 from aotc.pipeline.build_plan import resolve_target
 from aotc.pipeline.cached_tasks import Tasks
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
@@ -75,7 +75,7 @@ def draft_manifest(
         if target != NATIVE:
             find_target(target, root, "--target")
     on_stage("inspecting the function")
-    request = _moved(request, root)
+    request = _relative_to(request, root)
     is_file = is_model_file(request.function)
     answer = ask(
         "aotc.commands.init.inspect_function_worker",
@@ -103,7 +103,7 @@ def installed_engines() -> tuple[str, ...]:
     return tuple(found)
 
 
-def _moved(request: Request, root: Path) -> Request:
+def _relative_to(request: Request, root: Path) -> Request:
     """Return a request whose files are named as the manifest names them: from its own folder."""
 
     def beside(source: str) -> str:
@@ -131,7 +131,7 @@ def _limits(model_file: Path, folder: str) -> ProcessLimits:
     size = 0
     with suppress(OSError):
         size = model_file.stat().st_size
-    return ProcessLimits.stated(size, folder)
+    return ProcessLimits.from_env(size, folder)
 
 
 def check(
@@ -161,7 +161,7 @@ def check(
             on_output=lambda process, text: on_output(text),
             failures=Failures(keep_going=False),
         )
-    return program, (*drafted.draft.notes, *fixed_decisions(program), *_many_profiles(program))
+    return program, (*drafted.draft.notes, *decision_notes(program), *_many_profiles(program))
 
 
 def _many_profiles(program: CapturedProgram) -> Iterator[str]:

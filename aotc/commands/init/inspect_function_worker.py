@@ -45,11 +45,11 @@ def look(job: init_request.Job, progress: Progress) -> init_request.Answer:
         confined_process.begin(job.limits)
     if job.is_file:
         progress.started(f"reading {job.function}")
-        return _of_file(SourceFile(job.function, root / job.function))
+        return _read_model_file(SourceFile(job.function, root / job.function))
     progress.started(f"importing {job.function}")
     function = import_program.resolve(job.function, root, "FUNCTION")
     module = sys.modules[job.function.partition(":")[0]]
-    raise_if(_unsuited(job.function, function, module))
+    raise_if(_check_function(job.function, function, module))
     signature = _signature(job.function, function)
     values: Mapping[str, Any] = {}
     if job.example:
@@ -66,7 +66,7 @@ def look(job: init_request.Job, progress: Progress) -> init_request.Answer:
             init_request.Parameter(
                 name=parameter.name,
                 has_default=parameter.default is not parameter.empty,
-                stated=_annotated(parameter),
+                stated=_read_annotation(parameter),
                 example=[*_leaves(values[parameter.name])] if parameter.name in values else [],
             )
             for parameter in signature.parameters.values()
@@ -98,7 +98,7 @@ def _signature(reference: str, function: Callable[..., Any]) -> inspect.Signatur
     return signature
 
 
-def _unsuited(reference: str, function: Callable[..., Any], module: Any) -> Iterator[Finding]:
+def _check_function(reference: str, function: Callable[..., Any], module: Any) -> Iterator[Finding]:
     """Yield AOTC-E085 for a class, a method without its object, a generator, a coroutine.
 
     `module` is that in which the function was looked up.
@@ -195,7 +195,7 @@ def _array(value: Any) -> init_request.Seen:
     )
 
 
-def _of_file(source: SourceFile) -> init_request.Answer:
+def _read_model_file(source: SourceFile) -> init_request.Answer:
     """Return the parameters of a model file, in the form of a function's annotations.
 
     Raises the errors of `open_file`, and UsageError (AOTC-E080) for a file that cannot be read.
@@ -231,7 +231,7 @@ def _of_file(source: SourceFile) -> init_request.Answer:
     )
 
 
-def _annotated(parameter: inspect.Parameter) -> dict[str, str]:
+def _read_annotation(parameter: inspect.Parameter) -> dict[str, str]:
     """`Float32[Array, "batch 64"]` of jaxtyping as `float32[batch,64]`; {} for anything else.
 
     Of several dtypes, such as those of `Float`, the one of 32 bits; axes with names or sizes only.

@@ -131,7 +131,7 @@ def draft(
         notes=(
             *reader.notes,
             *map(_left_out, answer.takes_any),
-            *_of_file(request, dimensions, answer),
+            *_file_notes(request, dimensions, answer),
         ),
         donate=tuple(dict.fromkeys(path.partition("/")[0] for path in answer.changes)),
         recorded=request.recorded,
@@ -209,7 +209,7 @@ def _default_range(size: int, least: int | None, most: int | None) -> tuple[int,
     return low, max(low, high)
 
 
-def _of_file(
+def _file_notes(
     request: Request, dimensions: Mapping[str, DimensionDraft], answer: Answer
 ) -> Iterator[str]:
     """Yield notes on shorter ranges than a model file's, and on statistics that calls change."""
@@ -285,7 +285,7 @@ class _ParameterReader:
             elif is_plain and name not in request.inputs:
                 assert isinstance(fixed, SeenPlain)
                 self.static[name] = fixed.value
-                self.notes.append(_fixed(name, fixed.value))
+                self.notes.append(_fixed_text(name, fixed.value))
             elif example and not is_plain:
                 self.inputs[name] = _tree(
                     [(steps, self._leaf(seen, name, steps)) for steps, seen in example]
@@ -293,7 +293,7 @@ class _ParameterReader:
                 self._maybe_weights(name, example)
             elif stated := self._texts(parameter):
                 self.inputs[name] = _tree(
-                    [(_steps(path), self._stated(path, text)) for path, text in stated.items()]
+                    [(_steps(path), self._input_entry(path, text)) for path, text in stated.items()]
                 )
             elif not parameter.has_default:
                 self._nothing_known(name)
@@ -323,21 +323,21 @@ class _ParameterReader:
             if array := parse_array(text):
                 shape = tuple(self.names.get(str(axis), axis) for axis in array.shape)
                 own[path] = ArrayText(array.dtype, shape)
-        own = own or dict(self._recorded(name))
+        own = own or dict(self._recorded_leaves(name))
         for path, array in stated.items():
             if array.dtype is None and path in own:
                 stated[path] = ArrayText(own[path].dtype, array.shape)
         return own | stated if own.keys() >= stated.keys() else stated
 
-    def _recorded(self, name: str) -> Iterator[tuple[str, ArrayText]]:
+    def _recorded_leaves(self, name: str) -> Iterator[tuple[str, ArrayText]]:
         """Yield the leaves of a parameter that only the arrays of --inputs describe."""
         call = self.request.recorded
         for path, array in call.arrays.items() if call else ():
             # numpy stores dtypes of its own only; others, such as bfloat16, need an --input.
             if path.partition("/")[0] == name and array.dtype.kind != "V":
-                yield path, ArrayText(array.dtype.name, self._named(array.shape))
+                yield path, ArrayText(array.dtype.name, self._name_axes(array.shape))
 
-    def _named(self, shape: Sequence[int]) -> tuple[int | str, ...]:
+    def _name_axes(self, shape: Sequence[int]) -> tuple[int | str, ...]:
         return ("batch", *shape[1:]) if self.shares_first_axis else tuple(shape)
 
     def _leaf(self, seen: Seen, name: str, steps: Steps) -> dict[str, Any]:
@@ -353,8 +353,8 @@ class _ParameterReader:
                         f"{path} is {seen.original} in the example; {seen.dtype} here, as jax "
                         "makes it while 64-bit types are off"
                     )
-                stated = stated or ArrayText(seen.dtype, self._named(seen.shape))
-                return self._stated(path, stated, seen)
+                stated = stated or ArrayText(seen.dtype, self._name_axes(seen.shape))
+                return self._input_entry(path, stated, seen)
             case SeenPlain() if seen.value != {}:
                 self._cannot(path, "arrays", repr(seen.value))
             case SeenOther():
@@ -372,7 +372,7 @@ class _ParameterReader:
             self.ranges[path] = [low, high]
         return {"shape": list(shape), "dtype": dtype}
 
-    def _stated(
+    def _input_entry(
         self, path: str, stated: ArrayText, seen: SeenArray | None = None
     ) -> dict[str, Any]:
         self.used.add(path)
@@ -456,7 +456,7 @@ class _ParameterReader:
 _DTYPES = {bool: "bool", int: "int32", float: "float32"}
 
 
-def _fixed(name: str, value: Any) -> str:
+def _fixed_text(name: str, value: Any) -> str:
     dtype = _DTYPES.get(type(value))
     wish = f"; to pass it with every call: --input '{name}={dtype}[]'" if dtype else ""
     return f"{name} is fixed to its value in the example{wish}"

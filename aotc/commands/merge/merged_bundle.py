@@ -11,12 +11,19 @@ import numpy as np
 from aotc.base.errors import finding, raise_if
 from aotc.base.stages import Attestation, Bundle
 from aotc.bundle.read.bundle_facts import program_texts
-from aotc.bundle.read.opened_bundle import Opened, opened
+from aotc.bundle.read.opened_bundle import Opened, open_valid
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Ingredient, merging
 from aotc.bundle.sign.signer import Signer
-from aotc.bundle.write.bundle_writer import Assembled, Blob, Form, pack, require_place, rooted
-from aotc.bundle.write.hashed_weights import hash_rest, sizes_of, unchanged
+from aotc.bundle.write.bundle_writer import (
+    Assembled,
+    Blob,
+    Form,
+    assemble_root,
+    pack,
+    require_place,
+)
+from aotc.bundle.write.hashed_weights import hash_rest, sizes_of, unmodified
 from aotc.report.report_text import copy_lines, copy_report
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.canonical_json import decode_foreign
@@ -59,7 +66,7 @@ def target_parts_of(source: BlobSource, contents: Contents) -> Iterator[TargetPa
     source: what the contents were read from, every digest checked but perhaps those of weights:
     what is written of them is to be hashed. Raises IntegrityError (AOTC-E201).
     """
-    data = unchanged(source, contents.root_digest)
+    data = unmodified(source, contents.root_digest)
     root = canonical_json.decode(data, RootIndex, where=f"{source.name} root index")
     names = {_document(image).digest: name for name, image in contents.targets.items()}
     for reference in root.manifests:
@@ -160,7 +167,7 @@ def merge(parts: Sequence[TargetPart]) -> Assembled:
     raise_if(_check_targets(parts))
     chosen = {part.manifest.target.name: part for part in reversed(parts)}
     ordered = [chosen[name] for name in sorted(chosen)]
-    return rooted(
+    return assemble_root(
         [part.reference for part in ordered],
         {digest: blob for part in ordered for digest, blob in part.blobs.items()},
         {part.manifest.target.name: part.manifest for part in ordered},
@@ -224,7 +231,7 @@ def merge_bundles(
     sources: dict[str, tuple[BlobSource, Contents]] = {}
     for path in paths:
         source = open_streamed(path, told)
-        read = opened(source, policy, now.timestamp(), sizes_of(source))
+        read = open_valid(source, policy, now.timestamp(), sizes_of(source))
         inputs.append(_ingredient(read))
         sources[source.name] = (source, read.contents)
         parts += target_parts_of(source, read.contents)
@@ -254,11 +261,11 @@ def _ingredient(read: Opened) -> Ingredient:
         root_digest=read.root_digest,
         targets=tuple(sorted(read.contents.manifests)),
         signers=read.signers,
-        finished=_finished(read.provenance),
+        finished=_build_end(read.provenance),
     )
 
 
-def _finished(provenance: Sequence[AcceptedProvenance]) -> datetime | None:
+def _build_end(provenance: Sequence[AcceptedProvenance]) -> datetime | None:
     """Return the earliest time at which the build ended, as accepted provenance says.
 
     None if a provenance statement names no time.

@@ -183,7 +183,7 @@ def _requests(space: Space, points: Points, counts: Counts) -> _Requests:
         if axis.splits and len(today):
             lowered = points.copy()
             lowered[:, column] = today[:, column].min()
-            lowered = np.unique(lowered[space.related(lowered)], axis=0)
+            lowered = np.unique(lowered[space.are_related(lowered)], axis=0)
             ones = np.ones(len(lowered), dtype=np.int64)
             smallest.append(lowered[serve(space, lowered, ones, today).is_covered])
     kept = np.concatenate(smallest)
@@ -208,7 +208,7 @@ class _Search:
         self.splits = any(axis.splits for axis in space.axes)
         levels = _levels(space, points, counts)
         mesh = np.array(list(product(*levels)), dtype=np.int64)
-        mesh = mesh[space.related(mesh)]
+        mesh = mesh[space.are_related(mesh)]
         self.candidates: Points = mesh if len(mesh) else points
         raised = self.requests.points.copy()
         for column, axis in enumerate(space.axes):
@@ -274,7 +274,7 @@ class _Search:
             if len(mine):
                 pads = [axis.pads for axis in space.axes]
                 smaller = np.where(pads, mine.max(axis=0), profile)[None]
-                kept.append(smaller if space.related(smaller)[0] else profile[None])
+                kept.append(smaller if space.are_related(smaller)[0] else profile[None])
         found = np.unique(np.concatenate(kept), axis=0)
         return found if self.requests.cost(found) <= self.requests.cost(profiles) else profiles
 
@@ -303,17 +303,17 @@ def _levels(space: Space, points: Points, counts: Counts) -> list[NDArray[np.int
         if len(sizes) > share and space.axes[column].splits:
             asked, of_point = np.unique(points[:, column], return_inverse=True)
             frequent = np.argsort(-np.bincount(of_point.ravel(), counts), kind="stable")
-            parts = (asked[frequent[: share // 2]], _thinned(sizes, share - share // 2))
+            parts = (asked[frequent[: share // 2]], _thin(sizes, share - share // 2))
             levels[column] = np.unique(np.concatenate(parts))
         elif len(sizes) > share:
-            sizes = _thinned(sizes, SIZES_MAX)
+            sizes = _thin(sizes, SIZES_MAX)
             weights = np.bincount(np.searchsorted(sizes, points[:, column]), counts, len(sizes))
             levels[column] = sizes[best_runs(weights, sizes.astype(np.float64), share)]
         room /= len(levels[column])
     return levels
 
 
-def _thinned(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def _thin(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """Return at most this many of the sizes, spread by ratio, with both ends."""
     if len(sizes) <= most:
         return sizes

@@ -129,4 +129,4 @@ def check(
         "checked": [check_document(one, traffic) for one in checked],
     }
     lines = [printable(line) for one in checked for line in check_lines(one, traffic)]
-    return out.checked(document, lines, findings, BudgetExceededError.exit_code)
+    return out.verdict(document, lines, findings, BudgetExceededError.exit_code)

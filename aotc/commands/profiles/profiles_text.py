@@ -25,8 +25,8 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
         "traffic": _traffic(suggestion.traffic, suggestion.outside),
         "method": choice.method,
         "optimal": choice.is_best,
-        "suggested": _served(suggestion, suggestion.served, suggestion.profiles),
-        "today": _served(suggestion, suggestion.today, suggestion.space.profiles),
+        "suggested": _served_document(suggestion, suggestion.served, suggestion.profiles),
+        "today": _served_document(suggestion, suggestion.today, suggestion.space.profiles),
     }
 
 
@@ -41,7 +41,7 @@ def _traffic(traffic: Traffic, outside: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _served(
+def _served_document(
     suggestion: Suggestion, served: Served, profiles: Sequence[Mapping[str, int]]
 ) -> dict[str, Any]:
     calls = served.calls_by_profile.tolist()

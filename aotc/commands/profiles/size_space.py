@@ -92,14 +92,14 @@ class Space:
         """Return a row as sizes by name."""
         return {name: int(size) for name, size in zip(self.names, point, strict=True)}
 
-    def related(self, points: Points) -> NDArray[np.bool_]:
+    def are_related(self, points: Points) -> NDArray[np.bool_]:
         """Return a mask of the points at which every relation holds."""
         held = np.ones(len(points), dtype=bool)
         for text in self.relations:
             held &= _holds(parse_relation(text), self.names, points)
         return held
 
-    def refused(self, points: Points) -> dict[str, NDArray[np.bool_]]:
+    def refusals(self, points: Points) -> dict[str, NDArray[np.bool_]]:
         """Return masks of points that no profile can serve, by reason; the first reason counts."""
         left = np.ones(len(points), dtype=bool)
         reasons: dict[str, NDArray[np.bool_]] = {}

@@ -102,12 +102,12 @@ def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
         requests=traffic.requests,
         served=served,
         outside={reason: int(traffic.counts[where].sum()) for reason, where in refused.items()},
-        uncovered=tuple(_uncovered(space, traffic, accepted, served, refused)),
-        padded=tuple(_padded(space, accepted, served)),
+        uncovered=tuple(_uncovered_sizes(space, traffic, accepted, served, refused)),
+        padded=tuple(_padded_sizes(space, accepted, served)),
     )
 
 
-def _uncovered(
+def _uncovered_sizes(
     space: Space,
     traffic: Traffic,
     accepted: Traffic,
@@ -127,7 +127,7 @@ def _uncovered(
     return sorted(offenders, key=lambda each: -each.count)[:OFFENDERS]
 
 
-def _padded(space: Space, accepted: Traffic, served: Served) -> Iterator[Offender]:
+def _padded_sizes(space: Space, accepted: Traffic, served: Served) -> Iterator[Offender]:
     real = elements(accepted.points)
     profiles = space.points(space.profiles)
     filled = (served.calls @ elements(profiles))[served.of_route]

@@ -84,7 +84,7 @@ class Traffic:
 
 def within(space: Space, traffic: Traffic) -> tuple[Traffic, dict[str, NDArray[np.bool_]]]:
     """Return the requests that a space accepts, and masks of the others by reason."""
-    refused = space.refused(traffic.points)
+    refused = space.refusals(traffic.points)
     accepted = ~np.any([*refused.values(), np.zeros(len(traffic.points), dtype=bool)], axis=0)
     return Traffic(traffic.points[accepted], traffic.counts[accepted]), refused
 
@@ -98,7 +98,7 @@ class _Gathered:
         self.bad: list[BadLine] = []
         self.lines = self.bad_lines = self.other = 0
 
-    def counted(self, fields: dict[str, Any]) -> tuple[Key, int] | None:
+    def count_line(self, fields: dict[str, Any]) -> tuple[Key, int] | None:
         """Return a line's sizes and count; None for another entry point. Raises BadLineError."""
         if fields.get("entry_point", self.entry_point) != self.entry_point:
             return None
@@ -193,7 +193,7 @@ def _report(data: bytes, into: _Gathered, path: Path) -> None:
         into.other = sum(int(shape["count"]) for shape in others)
         into.lines = 0
         for shape in shapes:
-            into.add(partial(into.counted, shape))
+            into.add(partial(into.count_line, shape))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         found = f"a JSON document that is not a report with entry_points and their shapes: {error}"
         raise _unreadable(path, found) from error
@@ -204,7 +204,7 @@ def _lines(first: bytes, stream: IO[bytes], decode: Decode, into: _Gathered) -> 
 
     @lru_cache(maxsize=LINES_KEPT)
     def counted(line: bytes) -> tuple[Key, int] | None:
-        return into.counted(decode(line))
+        return into.count_line(decode(line))
 
     rest = iter(partial(stream.readline, LINE_BYTES_MAX + 2), b"")
     for line in chain([first] if first else [], rest):

@@ -61,7 +61,7 @@ def _onnx(path: str) -> tuple[str, Run]:
 
     def run(given: Arrays) -> Arrays:
         fed = {}
-        for name, array in _named(kinds, given).items():
+        for name, array in _by_file_names(kinds, given).items():
             wide = {"tensor(int64)": np.int64, "tensor(double)": np.float64}.get(kinds[name])
             fed[name] = array if wide is None else array.astype(wide)
         found = dict(zip(results, session.run(results, fed), strict=True))
@@ -87,7 +87,7 @@ def _columns(found: Any, labels: list[int] | None) -> Any:
     return np.array([[row[key] for key in labels or row] for row in found], np.float32)
 
 
-def _named(kinds: Mapping[str, Any], given: Arrays) -> Arrays:
+def _by_file_names(kinds: Mapping[str, Any], given: Arrays) -> Arrays:
     """Return arrays by the file's names, which manifests spell with `_` as Python requires."""
     found = {}
     for name in kinds:

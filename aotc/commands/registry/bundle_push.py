@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import msgspec
 
 from aotc.base.errors import refusal
-from aotc.bundle.read.opened_bundle import Opened, opened
-from aotc.bundle.write.hashed_weights import unchanged
+from aotc.bundle.read.opened_bundle import Opened, open_valid
+from aotc.bundle.write.hashed_weights import unmodified
 from aotc.bundle.write.oci_descriptors import attestation_name, entry_descriptor, version_name
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.digest import sha256
@@ -72,7 +72,7 @@ def push(
     Raises:
         BundleFormatError, IntegrityError, TrustError, RegistryError: It cannot be pushed.
     """
-    read = opened(source, policy, now)
+    read = open_valid(source, policy, now)
     root, place, contents = read.root, repository.place, read.contents
     if place.digest and place.digest != read.root_digest:
         at, found, wanted = str(place), read.root_digest, place.digest
@@ -86,8 +86,8 @@ def push(
     parts = _parts((*images.values(), *attached))
     sent = _push_blobs(source, repository, parts, tuple(mounts), on_bytes, chunk_bytes)
     for digest, image in images.items():
-        repository.put_manifest(digest, unchanged(source, digest), image.mediaType)
-    root_data = unchanged(source, read.root_digest)
+        repository.put_manifest(digest, unmodified(source, digest), image.mediaType)
+    root_data = unmodified(source, read.root_digest)
     _put_root(repository, read, root_data)
     attestations = [entry.digest for entry in root.attestations]
     _attach(repository, source, entry_descriptor(root.entry), attestations, tuple(mounts))
@@ -136,7 +136,7 @@ def _parts(manifests: Iterable[ImageManifest | AttestationManifest]) -> dict[str
 
 def _attestation(source: BlobSource, digest: str) -> AttestationManifest:
     return canonical_json.decode_foreign(
-        unchanged(source, digest), AttestationManifest, where=f"{source.name} {digest}"
+        unmodified(source, digest), AttestationManifest, where=f"{source.name} {digest}"
     )
 
 
@@ -194,7 +194,7 @@ def _attach(
     """
     listed, has_api = [], True
     for digest in attestations:
-        data = unchanged(source, digest)
+        data = unmodified(source, digest)
         has_api &= repository.put_manifest(
             attestation_name(root.digest, digest), data, oci_layout.MANIFEST_TYPE
         )
@@ -203,7 +203,7 @@ def _attach(
         listed.append(msgspec.structs.replace(reference, artifactType=kind))
     for digest in attestations:
         (layer,) = _attestation(source, digest).layers
-        for made in referrers_of(unchanged(source, layer.digest), root):
+        for made in referrers_of(unmodified(source, layer.digest), root):
             listed.append(_push_sigstore(repository, made, mounts))
     if listed:
         entries = [msgspec.to_builtins(each_) for each_ in listed]

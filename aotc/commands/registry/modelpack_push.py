@@ -6,7 +6,7 @@ layout, so what such a tool pulls is a bundle, which the loader verifies like an
 
 from msgspec.structs import replace
 
-from aotc.bundle.write.hashed_weights import unchanged
+from aotc.bundle.write.hashed_weights import unmodified
 from aotc.commands.registry.bundle_push import Pushed
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import copy_of, sha256
@@ -43,7 +43,7 @@ def push_modelpack(source: BlobSource, pushed: Pushed, repository: Repository) -
     for digest in sorted(source.digests()):
         path = oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:")
         # To a registry, indexes and manifests are no blobs.
-        files[path] = pushed.parts.get(digest) or put(unchanged(source, digest))
+        files[path] = pushed.parts.get(digest) or put(unmodified(source, digest))
     layers = [
         replace(part, mediaType=LAYERS.get(part.mediaType, OTHER), annotations={FILE_PATH: path})
         for path, part in files.items()

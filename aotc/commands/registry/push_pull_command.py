@@ -144,7 +144,7 @@ def pull(
     from aotc_serve.channel.channel_options import channel_of
     from aotc_serve.store import Store
     from aotc_serve.store.reference_loading import require_pinned
-    from aotc_serve.store.store_pull import ACCEPT_ALL, signed_by
+    from aotc_serve.store.store_pull import ACCEPT_ALL, accept_signed
 
     path, store = output or layout, Store(folder) if folder else None
     there, policy = _repository(reference, ca), _policy(trust)
@@ -152,7 +152,7 @@ def pull(
     if policy is not None:
         require_pinned(place, policy)
     form = Form.LAYOUT if layout else Form.ARCHIVE
-    accept = ACCEPT_ALL if policy is None else signed_by(policy, time.time(), str(place))
+    accept = ACCEPT_ALL if policy is None else accept_signed(policy, time.time(), str(place))
     if policy is not None and trust is not None and channel:
         accept = pulling.newest(accept, channel_of(policy, trust), trust.parent, str(place))
     with byte_progress("pull", quiet=out.json) as on_bytes, there:

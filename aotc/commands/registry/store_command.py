@@ -52,7 +52,7 @@ def ls(out: Output, folder: Path | None) -> None:
     document = {
         "folder": str(there.folder),
         "bytes": there.size_bytes(),
-        "bundles": [_described(each) for each in found],
+        "bundles": [_describe(each) for each in found],
     }
 
     def text() -> None:
@@ -92,7 +92,7 @@ def prune(out: Output, folder: Path | None, limit: str) -> None:
     gone, removed = done
     document = {
         "folder": str(there.folder),
-        "removed": [_described(each) for each in gone],
+        "removed": [_describe(each) for each in gone],
         "removed_bytes": removed,
         "bytes": there.size_bytes(),
     }
@@ -125,7 +125,7 @@ def _open(folder: Path | None) -> Store:
     return store_at(folder)
 
 
-def _described(bundle: StoredBundle) -> dict[str, Any]:
+def _describe(bundle: StoredBundle) -> dict[str, Any]:
     return {
         "root_digest": bundle.root.digest,
         "targets": list(bundle.targets),

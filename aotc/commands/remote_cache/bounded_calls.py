@@ -75,14 +75,14 @@ class Pace:
     def on_received(self, number: int) -> None:
         """Count received bytes."""
         self._arrived += number
-        self._moved(number)
+        self._on_moved(number)
 
     def on_sent(self, number: int) -> None:
         """Count bytes that were sent, or wait in this host to be sent."""
         self._sent += number
-        self._moved(number)
+        self._on_moved(number)
 
-    def stalled(self) -> str:
+    def stall_message(self) -> str:
         """Describe the missing progress of a stalled call; empty while it makes progress."""
         silent = time.monotonic() - self._last
         unseen = min(self._sent, SENT_BYTES_UNSEEN) / SENT_BYTES_PER_SECOND
@@ -93,7 +93,7 @@ class Pace:
         to = f" to {self._sent} bytes" if self._sent else ""
         return f"no answer{to} within {silent:.1f} s"
 
-    def _moved(self, number: int) -> None:
+    def _on_moved(self, number: int) -> None:
         self._since += number
         if self._since >= PACE_BYTES:
             self._renew()
@@ -141,7 +141,7 @@ class Bounded:
         while not wait([future], TICK_SECONDS).done:
             if self._stopped.is_set():
                 raise OutageError(self._why)
-            if stalled := pace.stalled():
+            if stalled := pace.stall_message():
                 raise UnreachableError(stalled)
         if error := future.exception():
             if isinstance(error, OutageError):

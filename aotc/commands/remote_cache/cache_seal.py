@@ -63,7 +63,7 @@ class Seals:
     def size(self, key: str, head: bytes) -> int:
         """Return the size of the entry with this head, head included; 0 if it is not used."""
         end = head.find(b"\n", 0, HEAD_BYTES_MAX)
-        sealed = self._sealed(key, head[:end]) if end >= 0 else Refusal.DAMAGED
+        sealed = self._open_seal(key, head[:end]) if end >= 0 else Refusal.DAMAGED
         return 0 if isinstance(sealed, Refusal) else end + 1 + sealed.size
 
     def open(self, key: str, entry: bytes) -> bytes | Refusal:
@@ -71,13 +71,13 @@ class Seals:
         end = entry.find(b"\n", 0, HEAD_BYTES_MAX)
         if end < 0:
             return Refusal.DAMAGED
-        sealed = self._sealed(key, entry[:end])
+        sealed = self._open_seal(key, entry[:end])
         if isinstance(sealed, Refusal):
             return sealed
         data = entry[end + 1 :]
         return data if sealed.data == sha256(data) else Refusal.DAMAGED
 
-    def _sealed(self, key: str, envelope: bytes) -> Sealed | Refusal:
+    def _open_seal(self, key: str, envelope: bytes) -> Sealed | Refusal:
         """Return the statement of an envelope that a trusted key signed for this cache key."""
         try:
             signed = open_envelope(envelope, "entry")

@@ -98,13 +98,13 @@ class RemoteStore:
         try:
             result = self._bounded.call(operation)
         except bounded_calls.OutageError as error:
-            self._failed(error)
+            self._on_failure(error)
             raise
         with self._lock:
             self._failures = 0
         return result
 
-    def _failed(self, error: bounded_calls.OutageError) -> None:
+    def _on_failure(self, error: bounded_calls.OutageError) -> None:
         with self._lock:
             if self._bounded.stopped:
                 self._outage = self._outage or str(error)

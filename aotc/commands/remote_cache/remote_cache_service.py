@@ -41,10 +41,10 @@ def share(
     if not trusted:
         raise refusal("AOTC-E063", OPTION, "")
     blobs = blobs_at(url)
-    return SharedStore(local, RemoteStore(blobs, shown(url), Seals(sealer, trusted), local.limit))
+    return SharedStore(local, RemoteStore(blobs, redact(url), Seals(sealer, trusted), local.limit))
 
 
-def shown(url: str) -> str:
+def redact(url: str) -> str:
     """Return a URL without its secrets."""
     return _SECRETS.sub("", url)
 
@@ -87,4 +87,4 @@ def blobs_at(url: str) -> Blobs:
 
 
 def _invalid(url: str, found: str, cause: str = "") -> AotcError:
-    return refusal("AOTC-E062", f"{OPTION} {shown(url)}", found, cause=cause)
+    return refusal("AOTC-E062", f"{OPTION} {redact(url)}", found, cause=cause)

@@ -18,7 +18,7 @@ from aotc.commands.report_page.page_parts import (
     Part,
     Text,
     alike,
-    listed,
+    comma_list,
     table,
 )
 from aotc.report.report_text import count, size
@@ -48,14 +48,14 @@ def identity(review: Review) -> Iterator[Part]:
         ("version", review.version),
         ("root digest", review.root_digest),
         ("format", first.format_version),
-        ("targets", listed(review.targets)),
-        ("entry points", listed(dict.fromkeys(e.entry_point for e in executables))),
+        ("targets", comma_list(review.targets)),
+        ("entry points", comma_list(dict.fromkeys(e.entry_point for e in executables))),
         ("executables", str(len(executables))),
         ("size", size(sum(review.sizes.values()))),
     ]
     yield Facts(tuple(facts))
     if review.absent:
-        absent = f"Signed with the bundle, but absent from this copy: {listed(review.absent)}."
+        absent = f"Signed with the bundle, but absent from this copy: {comma_list(review.absent)}."
         yield Text(absent, "bad")
     if review.unread:
         left = size(sum(review.unread.values()))
@@ -98,7 +98,7 @@ def signers(review: Review, policy: dict[str, Any] | None) -> Iterator[Part]:
             "Keys of the policy",
             ("Key", "Id", "Role", "State", "Signed this bundle"),
             [
-                (_called(key), key["id"], role, key["state"], _signed(key, role, review))
+                (_key_label(key), key["id"], role, key["state"], _signature_mark(key, role, review))
                 for role, known in roles
                 for key in known
             ],
@@ -113,7 +113,7 @@ def signers(review: Review, policy: dict[str, Any] | None) -> Iterator[Part]:
         yield Text("The bundle holds no attestation: it is unsigned.", "bad")
 
 
-def _called(key: dict[str, Any]) -> str:
+def _key_label(key: dict[str, Any]) -> str:
     """Return a key's name and whose it is, as far as the policy says."""
     name, holder = key["name"], key["holder"]
     if name and holder and name != holder:
@@ -121,7 +121,7 @@ def _called(key: dict[str, Any]) -> str:
     return name or holder or "unnamed"
 
 
-def _signed(key: dict[str, Any], role: str, review: Review) -> Mark:
+def _signature_mark(key: dict[str, Any], role: str, review: Review) -> Mark:
     if role == "certifier":
         return Mark("see the runtimes under Compatibility", "plain")
     if key["id"] in review.signers:
@@ -132,7 +132,11 @@ def _signed(key: dict[str, Any], role: str, review: Review) -> Mark:
 def _claim(claim: Claim, verified: bool) -> tuple[str, str, Mark]:
     kind = {PROVENANCE_TYPE: "SLSA provenance", CERTIFICATE_TYPE: "certificate"}
     what = kind.get(claim.predicate_type, claim.predicate_type)
-    return what, listed(key or "a key without id" for key in claim.key_ids), counts(claim, verified)
+    return (
+        what,
+        comma_list(key or "a key without id" for key in claim.key_ids),
+        counts(claim, verified),
+    )
 
 
 def counts(claim: Claim, verified: bool) -> Mark:
@@ -150,15 +154,18 @@ def toolchain(review: Review) -> Iterator[Part]:
         ("Targets", "aotc", "jax", "jaxlib", "jaxlib commit", "StableHLO", "Others"),
         [
             (
-                *(listed(names), made.aotc, made.jax, made.jaxlib, made.jaxlib_commit),
-                *(made.stablehlo, listed(f"{n} {version}" for n, version in made.tools.items())),
+                *(comma_list(names), made.aotc, made.jax, made.jaxlib, made.jaxlib_commit),
+                *(
+                    made.stablehlo,
+                    comma_list(f"{n} {version}" for n, version in made.tools.items()),
+                ),
             )
             for names, made in alike((name, manifest.built_with) for name, manifest in manifests)
         ],
     )
     rows = []
     for targets, sets in alike((name, _weights(manifest)) for name, manifest in manifests):
-        rows += [(*row, listed(targets)) for row in sets]
+        rows += [(*row, comma_list(targets)) for row in sets]
     if rows:
         columns = ("Name", "From", ">Tensors, files", ">Size", "Digests", "Targets")
         yield table("Weights and assets", columns, rows)
@@ -171,11 +178,11 @@ def _weights(manifest: BundleManifest) -> list[tuple[str, str, str, str, str]]:
             weights.origin,
             f"{len(weights.tensors):,}",
             size(sum(ref.size for ref in weights.blobs)),
-            listed(ref.digest for ref in weights.blobs),
+            comma_list(ref.digest for ref in weights.blobs),
         )
         for name, weights in manifest.weights.items()
     ] + [
-        (name, asset.kind, f"{len(refs):,}", size(sum(r.size for r in refs)), listed(digests))
+        (name, asset.kind, f"{len(refs):,}", size(sum(r.size for r in refs)), comma_list(digests))
         for name, asset in (manifest.assets or {}).items()
         for refs in [asset.files.values()]
         for digests in [[ref.digest for ref in refs]]
@@ -190,7 +197,7 @@ def provenance(review: Review) -> Iterator[Part]:
         return
     for number, claim in enumerate(shown, start=1):
         mark = counts(claim, review.verified)
-        by = listed(key[:16] or "a key without id" for key in claim.key_ids)
+        by = comma_list(key[:16] or "a key without id" for key in claim.key_ids)
         head = Facts((("says it is signed by", by), ("counts", mark)))
         if claim.predicate_type == PROVENANCE_TYPE:
             yield Group(f"Statement {number}: provenance", (head, *_slsa(claim.predicate)))
@@ -233,7 +240,7 @@ def _slsa(predicate: Any) -> Iterator[Part]:
 def _resource(source: Any) -> tuple[str, str, str]:
     digests = _at(source, "digest")
     known = digests.items() if isinstance(digests, dict) else ()
-    text = listed(f"{algorithm}:{_word(digest)}" for algorithm, digest in known)
+    text = comma_list(f"{algorithm}:{_word(digest)}" for algorithm, digest in known)
     if text == "-":
         text = _flat(_at(source, "annotations"))
     return _word(_at(source, "name")), _word(_at(source, "uri")), text
@@ -241,7 +248,7 @@ def _resource(source: Any) -> tuple[str, str, str]:
 
 def _bill(predicate: Any) -> Iterator[Part]:
     model = _at(predicate, "metadata", "component")
-    owners = listed(_word(_at(each, "name")) for each in _list(_at(model, "authors")))
+    owners = comma_list(_word(_at(each, "name")) for each in _list(_at(model, "authors")))
     facts = (("licence", _flat(_at(model, "licenses"))), ("owners", owners))
     if stated := tuple(fact for fact in facts if fact[1] != "-"):
         yield Facts(stated)
@@ -266,7 +273,7 @@ def _leaves(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _flat(value: Any) -> str:
-    return listed(
+    return comma_list(
         f"{path} {text}" if path != "value" else text
         for path, text in islice(_leaves(value), FLAT_MAX)
         if text != "-"

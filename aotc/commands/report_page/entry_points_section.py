@@ -16,12 +16,12 @@ from aotc.commands.report_page.page_parts import (
     Part,
     Text,
     alike,
-    listed,
+    comma_list,
     several,
     short,
     table,
 )
-from aotc.report.report_text import count, evaluation_text, made_of, precision_lines
+from aotc.report.report_text import count, evaluation_text, precision_lines, source_text
 from aotc.report.sizes_report import shapes_report
 from aotc_runtime.base import ulps
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, TensorSpec
@@ -38,13 +38,13 @@ def entry_points(review: Review) -> Iterator[Part]:
     limits = alike((n, _dimensions(t.manifest)) for n, t in review.targets.items())
     for targets, rows in limits:
         if rows:
-            where = "" if len(limits) == 1 else f" of {listed(targets)}"
+            where = "" if len(limits) == 1 else f" of {comma_list(targets)}"
             yield table(
                 f"Dimensions{where}", ("Dimension", ">Smallest", ">Largest", ">Multiple of"), rows
             )
     for targets, axes in alike((n, _mesh(t.manifest)) for n, t in review.targets.items()):
         if axes:
-            yield Facts(((f"mesh of {listed(targets)}", axes),))
+            yield Facts(((f"mesh of {comma_list(targets)}", axes),))
     lines = review.lines()
     for name in names:
         having = [
@@ -55,7 +55,9 @@ def entry_points(review: Review) -> Iterator[Part]:
         groups = alike((having_one, _interface(having_one[1])) for having_one in having)
         for members, _ in groups:
             targets = [target for target, _ in members]
-            title = name if len(targets) == len(review.targets) else f"{name} for {listed(targets)}"
+            title = (
+                name if len(targets) == len(review.targets) else f"{name} for {comma_list(targets)}"
+            )
             at = lines.get(name, EntryPointLines())
             reviewed = review.targets[targets[0]]
             known = reviewed.entry_points.get(name)
@@ -99,30 +101,30 @@ def _entry_point(
         ("numerics", numerics),
         (
             "metrics",
-            listed(
+            comma_list(
                 f"{evaluation_text(msgspec.to_builtins(each))} for {target}"
                 for target, entry_point in members
                 for each in entry_point.evaluations or ()
             ),
         ),
-        ("relations", listed(first.relations)),
+        ("relations", comma_list(first.relations)),
         (
             "specialised",
-            listed(
+            comma_list(
                 f"{d}: {why}" + (f" ({lines.decisions[d]})" if d in lines.decisions else "")
                 for d, why in first.specialized.items()
             ),
         ),
         (
             "closed-over arrays",
-            listed(f"{c.tensor} {c.dtype.value}{list(c.shape)}" for c in first.lifted),
+            comma_list(f"{c.tensor} {c.dtype.value}{list(c.shape)}" for c in first.lifted),
         ),
     ]
     yield Facts(tuple((name, value) for name, value in facts if value != "-"))
     if model is not UNSET:
         tone = "bad" if model.expected is UNSET else "plain"
         has_precision = any(profile.precision for profile in first.profiles)
-        yield Text(made_of(msgspec.to_builtins(model), has_precision=has_precision), tone)
+        yield Text(source_text(msgspec.to_builtins(model), has_precision=has_precision), tone)
         if model.layers:
             yield Folded("Layers of the model", (_layers(model.layers, lines),))
     yield table("Parameters", ("Parameter", "Passed", "Arrays", "Donated"), _parameters(first))
@@ -158,7 +160,7 @@ def _precision(precision: AppliedPrecision | UnsetType) -> Iterator[Part]:
 
 def _layers(layers: Mapping[str, int], lines: EntryPointLines) -> Part:
     written = {name: at for told in lines.layers.values() for name, at in told.items()}
-    rows = [(name, str(held), listed(written.get(name, ()))) for name, held in layers.items()]
+    rows = [(name, str(held), comma_list(written.get(name, ()))) for name, held in layers.items()]
     return table(
         "Which equations of the first profile are whose",
         ("Layer", ">Equations", "Written in"),
@@ -214,4 +216,4 @@ def _policy(told: dict[str, Any] | None) -> tuple[str, ...]:
     given += [f"{path} filled with {number}" for path, number in told.get("fill", {}).items()]
     proof = told["proof"]
     errors = (short(proof["max_abs"]), ulps(proof["ulp_max"])) if proof["trials"] else ("-", "-")
-    return listed(given), str(proof["trials"]), listed(proof["ran"]), *errors
+    return comma_list(given), str(proof["trials"]), comma_list(proof["ran"]), *errors

@@ -18,8 +18,8 @@ from aotc.commands.report_page.page_parts import (
     Text,
     alike,
     amount,
+    comma_list,
     counts_text,
-    listed,
     short,
     table,
 )
@@ -57,7 +57,7 @@ def profiles(review: Review) -> Iterator[Part]:
             "Target", "Engine", "Chosen for", ">Call µs", ">Start ms", ">Memory", ">Of the first's",
         )  # fmt: skip
         yield table("Engines", columns, engines)
-    tuned = [row for e in executables for row in _tuned(named(e), e)]
+    tuned = [row for e in executables for row in _tuning_rows(named(e), e)]
     if tuned:
         yield table(
             "Tuning", ("Executable", "Candidate", "Chosen", ">p50 µs", ">Of the default's"), tuned
@@ -95,7 +95,7 @@ def _engines(target: ReviewedTarget) -> Iterator[tuple[Cell, ...]]:
             yield name, f"{each.engine}: {each.reason}", chosen, "-", "-", "-", "-"
 
 
-def _tuned(name: str, executable: ReviewedExecutable) -> Iterator[tuple[Cell, ...]]:
+def _tuning_rows(name: str, executable: ReviewedExecutable) -> Iterator[tuple[Cell, ...]]:
     tuned = executable.record.tuned
     if tuned is UNSET:
         return
@@ -173,7 +173,7 @@ def capture(review: Review) -> Iterator[Part]:
     stated = review.lines()
     located = [(name, (coverage, stated.get(name, EntryPointLines()))) for name, coverage in known]
     groups = [
-        (listed(dict.fromkeys(names)), coverage, lines)
+        (comma_list(dict.fromkeys(names)), coverage, lines)
         for names, (coverage, lines) in alike(located)
         if coverage.files
     ]
@@ -206,15 +206,15 @@ def _functions(
     entry_point: str, coverage: Coverage, lines: EntryPointLines
 ) -> Iterator[tuple[Cell, ...]]:
     for file, functions in coverage.files.items():
-        for f, at in zip(functions, lines.of_file(file, functions), strict=True):
+        for f, at in zip(functions, lines.lines_in(file, functions), strict=True):
             line = str(at.line) if at else "-"
-            yield f.name, entry_point, file, line, str(f.lines), str(f.traced), _missed(f, at)
+            yield f.name, entry_point, file, line, str(f.lines), str(f.traced), _missed_cell(f, at)
 
 
-def _missed(function: FunctionCoverage, at: FunctionLines | None) -> Cell:
+def _missed_cell(function: FunctionCoverage, at: FunctionLines | None) -> Cell:
     if function.traced == function.lines:
         return "-"
-    return Mark(listed(at.missed) if at else f"{function.lines - function.traced} lines", "bad")
+    return Mark(comma_list(at.missed) if at else f"{function.lines - function.traced} lines", "bad")
 
 
 def placement(review: Review) -> Iterator[Part]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from msgspec import UNSET
 
 from aotc.bundle.read.bundle_review import Review, accepted_versions
-from aotc.bundle.sign.attestation import claimed
-from aotc.commands.report_page.page_parts import Cell, Mark, Part, Text, listed, table
+from aotc.bundle.sign.attestation import certificates_in
+from aotc.commands.report_page.page_parts import Cell, Mark, Part, Text, comma_list, table
 from aotc.report.report_text import size
 from aotc_runtime.base import ulps
 from aotc_runtime.base.digest import sha256
@@ -32,7 +32,7 @@ def compatibility(review: Review, policy: TrustPolicy | None, now: float) -> Ite
     yield table(
         "Runtimes, and how it is known that they run it",
         ("Target", "Runtime", "Known by", "Outcome", "Counts"),
-        [*_built(manifests), *_certified(review, policy, now)],
+        [*_built(manifests), *_certificate_rows(review, policy, now)],
     )
     yield Text("`aotc compat` says which target runs on which host.")
 
@@ -41,8 +41,8 @@ def _needs(name: str, manifest: BundleManifest) -> tuple[Cell, ...]:
     needs = manifest.requires
     device = "-"
     if needs.device is not UNSET:
-        device = f"{listed(needs.device.kinds)}, {size(needs.device.memory_bytes)} on it"
-    features = listed(needs.isa).replace(",", "")
+        device = f"{comma_list(needs.device.kinds)}, {size(needs.device.memory_bytes)} on it"
+    features = comma_list(needs.isa).replace(",", "")
     where = f"{needs.platform} {needs.architecture}"
     numbers = str(manifest.target.threads), str(needs.devices), size(needs.memory_bytes)
     return name, where, device, features, *numbers
@@ -63,16 +63,16 @@ def _built(manifests: Mapping[str, BundleManifest]) -> Iterator[tuple[Cell, ...]
                 yield name, f"{package} {version}", *known, "yes, by itself"
 
 
-def _certified(
+def _certificate_rows(
     review: Review, policy: TrustPolicy | None, now: float
 ) -> Iterator[tuple[Cell, ...]]:
     counting = _counting(review, policy, now)
     for claim, envelope in zip(review.claims, review.envelopes, strict=True):
         if claim.predicate_type != CERTIFICATE_TYPE:
             continue
-        for certificate, keys in claimed([envelope]):
+        for certificate, keys in certificates_in([envelope]):
             day = certificate.certifiedOn.isoformat().replace("+00:00", "Z")
-            by = listed(key[:16] or "a key without id" for key in keys)
+            by = comma_list(key[:16] or "a key without id" for key in keys)
             ulp = max((run.ulpMax for run in certificate.fixtures), default=0)
             tone = "good" if certificate.outcome == PASSED else "bad"
             known = f"a certificate of {day} by {by}, on {certificate.surroundings.cpu}"
@@ -114,4 +114,4 @@ def _counts(
     )  # fmt: skip
     if ruling.certified is not None:
         return Mark("yes: the policy accepts this version", "good")
-    return Mark(f"yes: refused by {listed(f.code for f in ruling.findings)}", "bad")
+    return Mark(f"yes: refused by {comma_list(f.code for f in ruling.findings)}", "bad")

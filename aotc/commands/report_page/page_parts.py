@@ -105,7 +105,7 @@ def short(decimal: str) -> str:
     return f"{float(decimal):.2e}" if float(decimal) else "0"
 
 
-def listed(names: Iterable[str]) -> str:
+def comma_list(names: Iterable[str]) -> str:
     """a, b; "-" for none."""
     return ", ".join(names) or "-"
 
@@ -113,7 +113,7 @@ def listed(names: Iterable[str]) -> str:
 def counts_text(counts: Mapping[str, int]) -> str:
     """Return counts as "add 3, dot 1", the largest first; "-" for none."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return listed(f"{name} {number:,}" for name, number in ordered)
+    return comma_list(f"{name} {number:,}" for name, number in ordered)
 
 
 def alike[K, V](items: Iterable[tuple[K, V]]) -> list[tuple[list[K], V]]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from aotc.base.constants import SET
 from aotc.base.errors import finding, raise_if, refusal
-from aotc.bundle.read.opened_bundle import Opened, opened
+from aotc.bundle.read.opened_bundle import Opened, open_valid
 from aotc.bundle.sign.build_provenance import is_variable
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.digest import is_digest
@@ -118,11 +118,11 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Opened, Recipe]
     ReproducibilityError: AOTC-E941 no statement describes one build, E945 one that names what no
     build records.
     """
-    read = opened(open_streamed(path), policy, datetime.now(UTC).timestamp())
+    read = open_valid(open_streamed(path), policy, datetime.now(UTC).timestamp())
     if read.verified:
         predicates: Iterable[bytes] = (each.predicate for each in read.provenance)
     else:
-        predicates = _unchecked(read.envelopes, str(path))
+        predicates = _read_unchecked(read.envelopes, str(path))
     return read, recipe_of(predicates, read.signers, str(path))
 
 
@@ -148,7 +148,7 @@ def recipe_of(predicates: Iterable[bytes], signers: tuple[str, ...], where: str)
     return recipe
 
 
-def _unchecked(envelopes: Iterable[bytes], where: str) -> Iterable[bytes]:
+def _read_unchecked(envelopes: Iterable[bytes], where: str) -> Iterable[bytes]:
     for data in envelopes:
         payload = open_envelope(data, where).payload
         statement = decode_foreign(payload, Statement, where=where)

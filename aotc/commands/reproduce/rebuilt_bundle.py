@@ -12,7 +12,7 @@ import msgspec
 
 from aotc.base.child_processes import Processes, describe_status
 from aotc.base.constants import EVERYTHING
-from aotc.base.errors import finding, quoted, raise_if, refusal
+from aotc.base.errors import finding, quote, raise_if, refusal
 from aotc.base.workers import worker_environment
 from aotc.commands.reproduce.build_recipe import Recipe, read_recipe
 from aotc.commands.reproduce.reproducibility_check import differences, findings
@@ -183,8 +183,8 @@ def _build(command: list[str], scratch: Path) -> None:
 
     Its temporary files lie in the scratch folder, and are removed even if the build is killed.
     """
-    kept = worker_environment.inherited(without=("AOTC_",))
-    with Processes().started(
+    kept = worker_environment.inherit(without=("AOTC_",))
+    with Processes().start(
         [sys.executable, "-P", "-c", RUN, *command, "--json", "--cache", "off"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -202,7 +202,7 @@ def _build(command: list[str], scratch: Path) -> None:
     except (ValueError, KeyError, TypeError):
         pass
     lines = (errors.strip() or said.strip()).splitlines()[-LINES_SHOWN:]
-    found = quoted(describe_status(process.returncode), lines)
+    found = quote(describe_status(process.returncode), lines)
     raise refusal("AOTC-E940", "the build", found, cause="rebuild-failed")
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from aotc.base.errors import UsageError, finding, quoted, raise_if
+from aotc.base.errors import UsageError, finding, quote, raise_if
 from aotc.base.evidence import Evidence
 from aotc.base.workers.forked_workers import renew
 from aotc.bundle.read.bundle_facts import Changed, compare
 from aotc.bundle.read.bundle_review import ReviewedTarget
-from aotc.bundle.read.differences import compared, differing
+from aotc.bundle.read.differences import compare_modules, differing
 from aotc.bundle.write.bundle_writer import TargetParts, assemble
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc.config.tuning_file import Recorded
@@ -89,7 +89,7 @@ def differences(
         found.append(Difference("target", "", "targets", one, two))
     sides = [{n: ReviewedTarget(m, None) for n, m in s.manifests.items()} for s in (first, second)]
     for changed in compare(sides[0], sides[1]):
-        found += _told(changed, first, second, text_of)
+        found += _fact_differences(changed, first, second, text_of)
     for name in names[0]:
         if name in second.manifests and all(each.target != name for each in found):
             found += _values("manifest", name, "", first.manifests[name], second.manifests[name])
@@ -97,7 +97,7 @@ def differences(
     return tuple(sorted(found, key=lambda each: order.index(each.stage)))
 
 
-def _told(
+def _fact_differences(
     changed: Changed, first: Contents, second: Contents, text_of: Callable[[bytes], str]
 ) -> Iterator[Difference]:
     """Yield the differences of a fact, unless it follows from others or only one side has it."""
@@ -119,7 +119,7 @@ def _told(
         except BundleFormatError:
             pass  # that of a bundle which nobody has vouched for, or a newer one
     if stage == "module":
-        lines, note = compared(*map(text_of, data))
+        lines, note = compare_modules(*map(text_of, data))
         more = [f"… {len(lines) - LINES_SHOWN} more lines"] if len(lines) > LINES_SHOWN else []
         lines = [note] if note else [*lines[:LINES_SHOWN], *more]
     else:
@@ -135,10 +135,10 @@ def _values(stage: str, target: str, what: str, one: Any, two: Any) -> Iterator[
         UNSET if each is None or each is UNSET else msgspec.to_builtins(each) for each in (one, two)
     )
     for path, a, b in differing(before, after, what):
-        yield Difference(stage, target, path, _shown(a), _shown(b))
+        yield Difference(stage, target, path, _value_text(a), _value_text(b))
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = ABSENT if value is None or value is UNSET else str(value)
     return text if len(text) <= VALUE_SHOWN else f"{text[: VALUE_SHOWN - 1]}…"
 
@@ -193,7 +193,7 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
         target = f"{difference.target} " if difference.target else ""
         where = f"{difference.stage}: {target}{difference.what}"
         wanted = f"{difference.first}, as in {first}"
-        shown = quoted(f"{difference.second} in {second}", difference.lines)
+        shown = quote(f"{difference.second} in {second}", difference.lines)
         hint = "start with the earliest stage: later differences follow from it"
         yield finding("AOTC-E940", where, shown, expected=wanted, hint=hint)
     more = len(found) - SHOWN_MAX

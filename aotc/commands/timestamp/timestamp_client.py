@@ -21,7 +21,7 @@ TIMESTAMP_BYTES_MAX = TIMESTAMP_CHARACTERS_MAX // 4 * 3
 """The largest timestamp that verifiers read: their limit counts base64."""
 
 
-def timestamped(authority: str, envelope: bytes, key_id: str) -> bytes:
+def add_timestamps(authority: str, envelope: bytes, key_id: str) -> bytes:
     """Return the envelope with a timestamp beside each signature of this key that has none.
 
     authority: an http(s) URL, or a command that reads a query and writes the answer. An envelope
@@ -53,7 +53,7 @@ def _timestamp(signature: bytes, authority: str) -> bytes:
     try:
         answer = rfc3161_client.decode_timestamp_response(data)
         if answer.status != 0:
-            raise _refused(authority, f"status {answer.status}: {', '.join(answer.status_string)}")
+            raise _refusal(authority, f"status {answer.status}: {', '.join(answer.status_string)}")
         told = answer.tst_info
         same = told.message_imprint.message == asked.message_imprint.message
     except ValueError as error:
@@ -74,10 +74,10 @@ def _ask(query: bytes, authority: str) -> bytes:
             command, input=query, capture_output=True, timeout=SECONDS, check=False
         )
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
-        raise _refused(authority, str(error)) from error
+        raise _refusal(authority, str(error)) from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise _refused(authority, f"exit code {done.returncode}: {' '.join(said)}")
+        raise _refusal(authority, f"exit code {done.returncode}: {' '.join(said)}")
     answer: bytes = done.stdout
     return answer
 
@@ -93,11 +93,11 @@ def _over_http(query: bytes, url: str) -> bytes:
             while piece := response.read(TIMESTAMP_CHARACTERS_MAX - len(data)):
                 data += piece
     except (OSError, ValueError) as error:
-        raise _refused(url, str(error)) from error
+        raise _refusal(url, str(error)) from error
     return bytes(data)
 
 
-def _refused(authority: str, found: str) -> AotcError:
+def _refusal(authority: str, found: str) -> AotcError:
     return refusal("AOTC-E026", _where(authority), found)
 
 

@@ -66,7 +66,7 @@ class _Control:
         reference, every = self._value(None), precision.quantized
 
         def fits(value: float) -> bool:
-            return isfinite(value) and not [*spec.missed(value, reference)]
+            return isfinite(value) and not [*spec.missed_limits(value, reference)]
 
         value = self._value(every)
         if fits(value):

@@ -39,7 +39,7 @@ class EngineRounds:
     start: Sequence[float]
     memory: Sequence[float]
 
-    def of(self, objective: Objective) -> Sequence[float]:
+    def rounds_for(self, objective: Objective) -> Sequence[float]:
         """Return the measurements that the objective compares; less is better."""
         return {"latency": self.latency, "start": self.start, "memory": self.memory}[objective]
 
@@ -58,7 +58,7 @@ def engine_choice(
     chosen = engines[0]
     if rounds:
         base = next(engine for engine in engines if engine in rounds)
-        of = {each: rounds[each].of(objective) for each in engines if each in rounds}
+        of = {each: rounds[each].rounds_for(objective) for each in engines if each in rounds}
         measured = summarize(of, base)
         chosen = choose(measured, base)
     return EngineChoice(

@@ -99,8 +99,8 @@ def search(
         _Engine(name, f"{name}-" if len(compilations) > 1 else "", each)
         for name, each in zip(names, compilations, strict=True)
     ]
-    plan = _planned(engines, defaults, program, weights, effort)
-    tries, steps = _compiled(engines, defaults, plan, workers, on_step)
+    plan = _plan(engines, defaults, program, weights, effort)
+    tries, steps = _compile_all(engines, defaults, plan, workers, on_step)
     made = {key: {one.name: one.reason for one in each} for key, each in tries.items()}
     compiled = {key: [o.name for o in each if o.executable] for key, each in tries.items()}
     left_out = dict(_without_default(engines, compiled, made))
@@ -111,9 +111,9 @@ def search(
     steps.complete()
     left_out |= _without_default(measured_engines, found.rounds, found.reasons)
     fit = [each for each in engines if each.name not in left_out]
-    picked = {each.name: dict(_picked(each, tries, found)) for each in fit}
+    picked = {each.name: dict(_pick(each, tries, found)) for each in fit}
     choice: EngineChoice | None = None
-    taken = picked.get(engines[0].name) or dict(_picked(engines[0], tries, found))
+    taken = picked.get(engines[0].name) or dict(_pick(engines[0], tries, found))
     if len(engines) > 1:
         if mixed:
             several = _fastest(engines, tries, found)
@@ -125,7 +125,7 @@ def search(
             choice = msgspec.structs.replace(choice, engine=MIXED)
         taken = picked.get(choice.engine, taken)
     executables = {
-        key: _explained(key, taken[key], tries[key], found, program.profiles[key], weights)
+        key: _with_evidence(key, taken[key], tries[key], found, program.profiles[key], weights)
         for key in tries
     }
     jobs = {key: each.engine.compilation.jobs[key] for key, each in taken.items()}
@@ -161,7 +161,7 @@ class _Steps:
 type _Plan = Mapping[ExecutableKey, Sequence[tuple[_Engine, Candidate, CompileJob]]]
 
 
-def _planned(
+def _plan(
     engines: Sequence[_Engine],
     defaults: Iterable[ExecutableKey],
     program: CapturedProgram,
@@ -189,7 +189,7 @@ def _planned(
     }
 
 
-def _compiled(
+def _compile_all(
     engines: Sequence[_Engine],
     defaults: Mapping[ExecutableKey, Executable],
     planned: _Plan,
@@ -209,7 +209,7 @@ def _compiled(
         }
         tries = {
             key: [
-                _Try(engine.default, engine, candidate, _made(engine, defaults[key]))
+                _Try(engine.default, engine, candidate, _on_engine(engine, defaults[key]))
                 if candidate.name == DEFAULT and engine is engines[0]
                 else running[key, engine.prefix + candidate.name].result()
                 for engine, candidate, _ in each
@@ -222,7 +222,9 @@ def _compiled(
 def _try(engine: _Engine, candidate: Candidate, job: CompileJob, step: Callable[[], None]) -> _Try:
     name = engine.prefix + candidate.name
     try:
-        return _Try(name, engine, candidate, _made(engine, engine.compilation.backend.compile(job)))
+        return _Try(
+            name, engine, candidate, _on_engine(engine, engine.compilation.backend.compile(job))
+        )
     except CompileError as error:
         finding = error.findings[0]
         return _Try(name, engine, candidate, None, f"{finding.code}: {finding.found}")
@@ -230,7 +232,7 @@ def _try(engine: _Engine, candidate: Candidate, job: CompileJob, step: Callable[
         step()
 
 
-def _made(engine: _Engine, executable: Executable) -> Executable:
+def _on_engine(engine: _Engine, executable: Executable) -> Executable:
     return replace(executable, platform=engine.compilation.target.platform)
 
 
@@ -312,7 +314,7 @@ def _measure(
         effort=measuring.effort,
     )
     environment = worker_environment.clean({})
-    outcome = measured(job, measuring.folder, environment, measuring.processes, step)
+    outcome = measure_job(job, measuring.folder, environment, measuring.processes, step)
     answer = outcome.answer
     if answer.unsuited:
         raise CompileError(cannot_run(engines[0].compilation.target.name, answer.unsuited))
@@ -334,9 +336,7 @@ def _names(engine: _Engine, tries: _Tries) -> tuple[str, ...]:
     return tuple(dict.fromkeys(o.name for e in tries.values() for o in e if o.engine is engine))
 
 
-def _picked(
-    engine: _Engine, tries: _Tries, found: _Findings
-) -> Iterator[tuple[ExecutableKey, _Try]]:
+def _pick(engine: _Engine, tries: _Tries, found: _Findings) -> Iterator[tuple[ExecutableKey, _Try]]:
     """Yield the best candidate of an engine for each executable."""
     names = _names(engine, tries)
     for key, each in tries.items():
@@ -352,7 +352,7 @@ def _fastest(
     The first engine stays unless another saves the margin.
     """
     best: dict[ExecutableKey, _Try] = {}
-    picked = [dict(_picked(engine, tries, found)) for engine in engines]
+    picked = [dict(_pick(engine, tries, found)) for engine in engines]
     for key in tries:
         rounds, first = found.finals.get(key, {}), picked[0][key]
         own = {each[key].name: each[key] for each in picked if each[key].name in rounds}
@@ -389,7 +389,7 @@ def _rounds(
     }, failed
 
 
-def _explained(
+def _with_evidence(
     key: ExecutableKey,
     taken: _Try,
     tries: Sequence[_Try],
@@ -433,7 +433,7 @@ class Outcome:
     crashed: dict[str, str]
 
 
-def measured(
+def measure_job(
     job: tuning_messages.Job,
     folder: Path,
     environment: Mapping[str, str],

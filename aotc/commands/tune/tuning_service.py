@@ -10,7 +10,7 @@ from aotc.base.errors import CompileError, UsageError
 from aotc.commands.tune.precision_search import choose_precisions
 from aotc.commands.tune.tuning_messages import Effort
 from aotc.commands.tune.tuning_search import search
-from aotc.commands.tune.tuning_variants import cannot_run, unsuited
+from aotc.commands.tune.tuning_variants import cannot_run, why_unsuited
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.precision_specs import ChosenPrecision
@@ -91,4 +91,4 @@ def _reasons(targets: Sequence[Target]) -> dict[str, str]:
     from aotc.compile.xla.native_target import describe_native
 
     host = describe_native()
-    return {each.name: reason for each in targets if (reason := unsuited(each, host))}
+    return {each.name: reason for each in targets if (reason := why_unsuited(each, host))}

@@ -37,7 +37,7 @@ def candidates_for(
             yield candidate
 
 
-def unsuited(target: Target, host: Target) -> str:
+def why_unsuited(target: Target, host: Target) -> str:
     """Return why the host, given as a target, cannot measure code for the target; "" if it can."""
     processor = isinstance(kind_of(target.platform), ProcessorKind)
     if not processor or _architecture(target) != _architecture(host):

@@ -77,7 +77,7 @@ def _all_variants(
     """Yield the times of each executable; slow variants are added to `unfit`."""
     stay = {names[0] for names in job.engines} or {*job.targets[:1]}
     for key, candidates in calls.items():
-        rounds = halved({key: candidates}, stay, job.effort, progress, unfit)[key]
+        rounds = halve({key: candidates}, stay, job.effort, progress, unfit)[key]
         best = [best_of(names, rounds) for names in job.engines if names[0] in rounds]
         # The luckiest of many candidates looks faster in the rounds that chose it than it is.
         again = {name: candidates[name] for name in best}
@@ -96,14 +96,16 @@ def _engines(job: Job, calls: Calls, unfit: list[Unfit], progress: Progress) -> 
         key: {name: call for name, call in each.items() if name not in lacking}
         for key, each in calls.items()
     }
-    rounds = halved(shared, {*job.targets[:1]}, job.effort, progress, unfit)
+    rounds = halve(shared, {*job.targets[:1]}, job.effort, progress, unfit)
     yield from (Times(key, each) for key, each in rounds.items())
 
 
 def resident_of(bundle: str, policy: TrustPolicy, target: str | None) -> ResidentBundle | str:
     """Return a target in memory, or why this host cannot run it; by default the best one."""
     with accept_bundle(open_bundle(Path(bundle)), policy, time.time()) as accepted:
-        evaluated = evaluate(accepted, prepare(accepted.wanted(target), None, None, None), target)
+        evaluated = evaluate(
+            accepted, prepare(accepted.facts_for(target), None, None, None), target
+        )
         if evaluated.manifest is not None and evaluated.choice.findings:
             accepted.finish()
             unfit = evaluated.choice.findings
@@ -128,10 +130,10 @@ def turns(
 ) -> dict[str, list[float]]:
     """Return median microseconds of a call by variant and round."""
     key = ExecutableKey("")
-    return halved({key: candidates}, {*candidates}, effort, progress, [])[key]
+    return halve({key: candidates}, {*candidates}, effort, progress, [])[key]
 
 
-def halved(
+def halve(
     calls: Calls, stay: Collection[str], effort: Effort, progress: Progress, unfit: list[Unfit]
 ) -> dict[ExecutableKey, dict[str, list[float]]]:
     """Return median microseconds of a call by executable, variant and round.

@@ -23,10 +23,10 @@ def put(operation: Any, function: Callable[..., Any], *operands: Any) -> list[An
     with jax.enable_x64(True):
         text = jax.jit(function, keep_unused=True).lower(*shapes).as_text()
     with operation.context, ir.Location.unknown():
-        return _spliced(inlined(ir.Module.parse(text)), operands, operation)
+        return _splice(inline(ir.Module.parse(text)), operands, operation)
 
 
-def inlined(module: Any) -> Any:
+def inline(module: Any) -> Any:
     """Replace each call by what its function does; return `main`.
 
     Other functions are left only where composites name them, directly or through each other.
@@ -37,7 +37,7 @@ def inlined(module: Any) -> Any:
         for call in calls:
             callee = functions[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
             copy = callee.operation.clone(ip=ir.InsertionPoint(module.body))
-            made = _spliced(copy, call.operands, call)
+            made = _splice(copy, call.operands, call)
             for result, value in zip(call.results, made, strict=True):
                 result.replace_all_uses_with(value)
             call.erase()
@@ -57,7 +57,7 @@ def inlined(module: Any) -> Any:
     return main
 
 
-def _spliced(function: Any, operands: Sequence[Any], operation: Any) -> list[Any]:
+def _splice(function: Any, operands: Sequence[Any], operation: Any) -> list[Any]:
     """Move what a function does of these values before an operation; return its results."""
     block = function.regions[0].blocks[0]
     for argument, value in zip(block.arguments, operands, strict=True):

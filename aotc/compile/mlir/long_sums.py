@@ -38,7 +38,7 @@ def plan(shape: Sequence[int], axes: Sequence[int]) -> list[Step]:
     steps = []
     while prod(sizes[axis] for axis in left) > TERMS_MAX:
         if max(sizes[axis] for axis in left) > TERMS_MAX:
-            sizes, left = _joined(sizes, left)
+            sizes, left = _join_axes(sizes, left)
             at = max(axis for axis in left if sizes[axis] > TERMS_MAX)
             count, block = blocks(sizes[at])
             before, after = sizes[:at], sizes[at + 1 :]
@@ -53,7 +53,7 @@ def plan(shape: Sequence[int], axes: Sequence[int]) -> list[Step]:
     return [*steps, Step(sizes, sizes, sizes, tuple(left))]
 
 
-def _joined(sizes: tuple[int, ...], axes: Sequence[int]) -> tuple[tuple[int, ...], list[int]]:
+def _join_axes(sizes: tuple[int, ...], axes: Sequence[int]) -> tuple[tuple[int, ...], list[int]]:
     """Make one axis of neighbors among these axes."""
     made: list[int] = []
     kept: list[int] = []

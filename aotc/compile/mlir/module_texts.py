@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from aotc.base.child_processes import Processes
-from aotc.base.errors import quoted, refusal
+from aotc.base.errors import quote, refusal
 from aotc.base.workers import worker_environment, worker_parent
 from aotc.base.workers.worker_child import Progress, answer
 
@@ -46,9 +46,9 @@ def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
             seconds=SECONDS_MAX,
         )
     except worker_parent.CrashedError as crash:
-        found = crash.found(LINES_SHOWN)
+        found = crash.describe(LINES_SHOWN)
         if crash.late:
-            found = quoted("exit status 1", [f"not done after {SECONDS_MAX:g} s"])
+            found = quote("exit status 1", [f"not done after {SECONDS_MAX:g} s"])
         raise refusal(
             "AOTC-E057", where, found, expected=f"a module in {crash.doing or modules[0][0]}"
         ) from crash

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import element_of, inlined, put, shape_of
+from aotc.compile.mlir.jax_functions import element_of, inline, put, shape_of
 from aotc.compile.mlir.mlir_context import operations_named, state_type
 from aotc.compile.precision import weight_products
 
@@ -41,7 +41,7 @@ def round_factors(module: ir.Module, kept: Collection[int]) -> None:
     """Round the factors of all products but those of `kept` to bfloat16; they stay float32."""
     with module.context, ir.Location.unknown():
         for operation in _products(module, kept):
-            _replace_factors(operation, _rounded)
+            _replace_factors(operation, _round)
 
 
 def multiply_bfloat16(module: ir.Module, stored: Collection[int], kept: Collection[int]) -> int:
@@ -68,16 +68,16 @@ def _replace_factors(operation: Any, function: Callable[[Any], Any]) -> None:
             operation.operands[place] = put(operation, function, operation.operands[place])[0]
 
 
-def _rounded(x: Any) -> Any:
+def _round(x: Any) -> Any:
     return lax.reduce_precision(x, 8, 7)
 
 
 def _narrow(x: Any) -> Any:
-    return _rounded(x).astype(jnp.bfloat16)
+    return _round(x).astype(jnp.bfloat16)
 
 
 def _parameters(module: ir.Module) -> Any:
-    return inlined(module).regions[0].blocks[0].arguments
+    return inline(module).regions[0].blocks[0].arguments
 
 
 def _products(module: ir.Module, kept: Collection[int]) -> list[Any]:

@@ -47,7 +47,7 @@ def take_quantized(
             shape = (*shape_of(weight),)
             function = restoring(scheme, shape, dtype_of(weight))
             weight.set_type(_stored_type(shape, scheme))
-            scale_type = _typed(scheme.scale_shape(shape), ir.F32Type.get())
+            scale_type = _tensor_type(scheme.scale_shape(shape), ir.F32Type.get())
             scale = block.add_argument(scale_type, ir.Location.unknown())
             (restored,) = put(first, function, weight, scale)
             for owner, place in uses:
@@ -72,11 +72,11 @@ def take_quantized(
 
 def _stored_type(shape: Sequence[int], scheme: Scheme) -> Any:
     if scheme.is_packed:
-        return _typed(scheme.packed_shape(shape), ir.IntegerType.get_unsigned(8))
-    return _typed(shape, ir.IntegerType.get_signless(8))
+        return _tensor_type(scheme.packed_shape(shape), ir.IntegerType.get_unsigned(8))
+    return _tensor_type(shape, ir.IntegerType.get_signless(8))
 
 
-def _typed(shape: Sequence[int], element: Any) -> Any:
+def _tensor_type(shape: Sequence[int], element: Any) -> Any:
     return ir.RankedTensorType.get([*shape], element)
 
 
@@ -88,17 +88,17 @@ def restoring(
     blocks = scheme.blocks(shape)
 
     def restored(weight: Any, scale: Any) -> Any:
-        numbers = _unpacked(weight, scheme, shape) if scheme.is_packed else weight
+        numbers = _unpack(weight, scheme, shape) if scheme.is_packed else weight
         numbers = lax.reshape(numbers, blocks).astype(np.float32)
         if scheme.is_packed:
             numbers = numbers - np.float32(MIDDLE)
-        spread = lax.broadcast_in_dim(scale, blocks, scheme.scaled(shape))
+        spread = lax.broadcast_in_dim(scale, blocks, scheme.scale_axes(shape))
         return lax.reshape(numbers * spread, shape).astype(dtype)
 
     return restored
 
 
-def _unpacked(weight: Any, scheme: Scheme, shape: Sequence[int]) -> Any:
+def _unpack(weight: Any, scheme: Scheme, shape: Sequence[int]) -> Any:
     """Return the numbers of a packed weight, not negative, in a weight's shape."""
     order = scheme.order(len(shape))
     pairs = lax.broadcast_in_dim(weight, (*weight.shape, 2), range(len(order)))

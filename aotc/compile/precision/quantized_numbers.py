@@ -84,14 +84,14 @@ class Scheme:
         """Return the axes of `blocks` whose numbers share a scale."""
         return (self.contracted[-1] + 1,) if self.group else self.contracted
 
-    def scaled(self, shape: Sequence[int]) -> tuple[int, ...]:
+    def scale_axes(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the axes of `blocks` that the scales have, in their order."""
         return tuple(each for each in range(len(self.blocks(shape))) if each not in self.shared)
 
     def scale_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the shape of the scales of a weight of this shape."""
         blocks = self.blocks(shape)
-        return tuple(blocks[each] for each in self.scaled(shape))
+        return tuple(blocks[each] for each in self.scale_axes(shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def dequantize(numbers: QuantizedNumbers, scheme: Scheme, dtype: np.dtype[Any]) 
     return made
 
 
-def stored(numbers: QuantizedNumbers, scheme: Scheme) -> Array:
+def to_stored(numbers: QuantizedNumbers, scheme: Scheme) -> Array:
     """Return the numbers as a bundle holds them: of 4 bits, two in a byte, the first one low."""
     if not scheme.is_packed:
         return numbers.values
@@ -140,7 +140,7 @@ def stored(numbers: QuantizedNumbers, scheme: Scheme) -> Array:
     return made
 
 
-def restored(values: Array, scale: Array, scheme: Scheme) -> QuantizedNumbers:
+def from_stored(values: Array, scale: Array, scheme: Scheme) -> QuantizedNumbers:
     """Return a quantized weight from the numbers that a bundle holds, and their scales."""
     if not scheme.is_packed:
         return QuantizedNumbers(values, scale)

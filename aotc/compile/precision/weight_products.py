@@ -7,7 +7,7 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from aotc.compile.mlir.jax_functions import element_of, inlined
+from aotc.compile.mlir.jax_functions import element_of, inline
 
 type Axes = tuple[int, ...]
 """For each axis of a value, the axis of the weight that it is."""
@@ -82,7 +82,7 @@ def matrix_products(module: ir.Module, parameters: Collection[int]) -> list[Matr
     Calls of the main function are inlined first.
     """
     with module.context, ir.Location.unknown():
-        block = inlined(module).regions[0].blocks[0]
+        block = inline(module).regions[0].blocks[0]
         found = [
             product
             for number in sorted(parameters)
@@ -133,7 +133,7 @@ def uses_of(module: ir.Module) -> list[frozenset[Use]]:
     Calls of the main function are inlined first.
     """
     with module.context, ir.Location.unknown():
-        arguments = inlined(module).regions[0].blocks[0].arguments
+        arguments = inline(module).regions[0].blocks[0].arguments
     return [frozenset(_uses(each)) for each in arguments]
 
 
@@ -142,10 +142,10 @@ def _uses(weight: Any) -> Iterator[Use]:
         if operation.name == "stablehlo.dot_general":
             numbers = stablehlo.DotDimensionNumbers(operation.attributes["dot_dimension_numbers"])
             summed = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
-            yield Product(_sorted(axes, summed[place]))
+            yield Product(_sorted_axes(axes, summed[place]))
         elif operation.name in CONVOLUTIONS and place == 1:
             *inner, _ = kernel_axes(operation)
-            yield Product(_sorted(axes, inner), is_convolution=True)
+            yield Product(_sorted_axes(axes, inner), is_convolution=True)
         else:
             yield other_use(operation)
 
@@ -155,7 +155,7 @@ def other_use(operation: Any) -> OtherUse:
     return OtherUse("a result" if operation.name == "func.return" else operation.name)
 
 
-def _sorted(axes: Axes, contracted: Any) -> Axes:
+def _sorted_axes(axes: Axes, contracted: Any) -> Axes:
     return tuple(sorted(axes[i] for i in contracted))
 
 

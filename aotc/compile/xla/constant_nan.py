@@ -104,7 +104,7 @@ def known_nan(hlo_text: str) -> tuple[str, ...]:
     for line in hlo_text.splitlines():
         if line.startswith("}"):
             constants, instructions = {}, {}
-        if (instruction := _parsed(line)) is None:
+        if (instruction := _parse_line(line)) is None:
             continue
         instructions[instruction.name] = instruction
         constants[instruction.name] = _constants(instruction, constants, instructions)
@@ -115,7 +115,7 @@ def known_nan(hlo_text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _parsed(line: str) -> _Instruction | None:
+def _parse_line(line: str) -> _Instruction | None:
     match = _LINE.match(line)
     if match is None:
         return None
@@ -134,53 +134,53 @@ def _constants(
     opcode = instruction.opcode
     operands = [known.get(name, _NONE) for name in instruction.operands]
     if opcode == "constant":
-        return _written(instruction.rest)
+        return _parse_constants(instruction.rest)
     if opcode == "iota":
         return frozenset(map(float, range(min(max(instruction.sizes, default=1), _UNROLLED_MAX))))
     if opcode == "select":
-        return _selected(instruction, operands, instructions)
+        return _select_results(instruction, operands, instructions)
     if opcode in _UNCHANGED:
         return _NONE.union(*operands[: _UNCHANGED[opcode]])
     if opcode == "reduce":
         # Sums of few constants are enough to find infinities of both signs, and zero times one.
         every = _NONE.union(*operands)
-        return every | _paired([every, every], instruction.element, np.add, np.multiply)
+        return every | _pair_results([every, every], instruction.element, np.add, np.multiply)
     if opcode in _OPERATIONS:
-        return _paired(operands, instruction.element, _OPERATIONS[opcode])
+        return _pair_results(operands, instruction.element, _OPERATIONS[opcode])
     is_known = bool(operands) and (all(operands) or any(map(_has_nan, operands)))
     return _NAN if is_known and opcode not in _RUN_TIME else _NONE
 
 
-def _written(rest: str) -> Constants:
+def _parse_constants(rest: str) -> Constants:
     match = _CONSTANT.match(rest)
     text = match.group(1) if match else ""
     values = [float(each) for each in _NUMBER.findall(text.replace("true", "1"))]
-    return _capped(values)
+    return _cap(values)
 
 
-def _selected(
+def _select_results(
     instruction: _Instruction,
     operands: Sequence[Constants],
     instructions: Mapping[str, _Instruction],
 ) -> Constants:
     """Return both sides, the second without NaN if the condition says that it is one."""
     _, on_true, on_false = operands
-    condition, _, value = (_unconverted(name, instructions) for name in instruction.operands)
+    condition, _, value = (_before_conversions(name, instructions) for name in instruction.operands)
     if condition is not None and condition.opcode == "compare" and "direction=NE" in condition.rest:
-        sides = {_unconverted(name, instructions) for name in condition.operands}
+        sides = {_before_conversions(name, instructions) for name in condition.operands}
         if sides == {value}:
             on_false = frozenset(each for each in on_false if not math.isnan(each))
     return on_true | on_false
 
 
-def _unconverted(name: str, instructions: Mapping[str, _Instruction]) -> _Instruction | None:
+def _before_conversions(name: str, instructions: Mapping[str, _Instruction]) -> _Instruction | None:
     found = instructions.get(name)
     while found is not None and found.opcode in ("convert", "copy"):
         found = instructions.get(found.operands[0])
     return found
 
 
-def _paired(
+def _pair_results(
     operands: Sequence[Constants], element: str, *functions: Callable[..., Any]
 ) -> Constants:
     """Return the results of functions for each choice of constants.
@@ -193,10 +193,10 @@ def _paired(
     with np.errstate(all="ignore"):
         for function in functions:
             values += [float(each) for each in np.ravel(function(*grids))]
-    return _capped(values)
+    return _cap(values)
 
 
-def _capped(values: Sequence[float]) -> Constants:
+def _cap(values: Sequence[float]) -> Constants:
     numbers = frozenset(each for each in values if not math.isnan(each))
     if len(numbers) > _VALUES_MAX:
         return _NAN

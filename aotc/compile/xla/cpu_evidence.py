@@ -23,7 +23,7 @@ def examine(
     `operations` are those of the module it was compiled from, by name.
     """
     try:
-        optimized = hlo_module.optimized(inside.module)
+        optimized = hlo_module.describe_module(inside.module)
         return evidence.ExecutableEvidence(
             operations=dict(sorted(operations.items())),
             compilation=compilation,
@@ -48,7 +48,7 @@ def examine_module(
         compilation=evidence.CompilerRecord(
             options=dict(sorted(options.items())), debug_options=None, pipelines=()
         ),
-        optimized=hlo_module.optimized(module),
+        optimized=hlo_module.describe_module(module),
         placement=instruction_placement(hlo_module.instructions(module)),
         plan=evidence.MemoryPlan(allocations={}, values=0, value_bytes=0),
         kernels={},
@@ -105,7 +105,7 @@ def thunk_placement(
     for kind, number in thunks.items():
         if kind == "custom-call":
             continue
-        steps.setdefault(_of_thunk(kind), {})[kind] = number
+        steps.setdefault(_library_of_thunk(kind), {})[kind] = number
     for target, number in custom_calls.items():
         steps.setdefault(library_of(target), {})[target] = number
     return _places(steps)
@@ -115,14 +115,14 @@ def instruction_placement(instructions: Iterable[Instruction]) -> tuple[evidence
     """Return where the fusions, calls and transforms of a GPU executable are done."""
     steps: dict[str, dict[str, int]] = {}
     for instruction in instructions:
-        if found := _of_instruction(instruction):
+        if found := _library_of_instruction(instruction):
             name, kind = found
             kinds = steps.setdefault(name, {})
             kinds[kind] = kinds.get(kind, 0) + 1
     return _places(steps)
 
 
-def _of_thunk(kind: str) -> str:
+def _library_of_thunk(kind: str) -> str:
     if kind == "kernel":
         return evidence.XLA
     if kind.startswith(_COLLECTIVES):
@@ -130,7 +130,7 @@ def _of_thunk(kind: str) -> str:
     return _LIBRARIES.get(kind, evidence.RUNTIME)
 
 
-def _of_instruction(instruction: Instruction) -> tuple[str, str] | None:
+def _library_of_instruction(instruction: Instruction) -> tuple[str, str] | None:
     match instruction.opcode:
         case "fusion" if b"__triton" in instruction.backend_config:
             return "Triton", "fusion"

@@ -83,8 +83,8 @@ def _simple(chunk: bytes, count: int, budget: _DecompressionBudget) -> Iterator[
     if not chunk:
         raise ValueError("an empty chunk")
     length, at = read_varint(chunk, 1, len(chunk))
-    sizes = _decompressed(chunk[0], chunk[at : at + length], budget)
-    values = _decompressed(chunk[0], chunk[at + length :], budget)
+    sizes = _decompress(chunk[0], chunk[at : at + length], budget)
+    values = _decompress(chunk[0], chunk[at + length :], budget)
     at = begin = 0
     for _ in range(count):
         size, at = read_varint(sizes, at, len(sizes))
@@ -94,7 +94,7 @@ def _simple(chunk: bytes, count: int, budget: _DecompressionBudget) -> Iterator[
         begin += size
 
 
-def _decompressed(how: int, data: bytes, budget: _DecompressionBudget) -> bytes:
+def _decompress(how: int, data: bytes, budget: _DecompressionBudget) -> bytes:
     if how == _PLAIN:
         return data
     if how != _SNAPPY:

@@ -34,8 +34,8 @@ class Instruction:
 
 def instructions(module: bytes) -> Iterator[Instruction]:
     """Yield the instructions of a serialized HloModuleProto's computations, or raise ValueError."""
-    for computation in _nested(protobuf.parse(module), _COMPUTATIONS):
-        for fields in _nested(computation, _INSTRUCTIONS):
+    for computation in _messages(protobuf.parse(module), _COMPUTATIONS):
+        for fields in _messages(computation, _INSTRUCTIONS):
             values = {f.number: f.value for f in fields if isinstance(f.value, bytes)}
             yield Instruction(
                 name=_text(values, _NAME),
@@ -46,17 +46,17 @@ def instructions(module: bytes) -> Iterator[Instruction]:
             )
 
 
-def optimized(module: bytes) -> Optimized:
+def describe_module(module: bytes) -> Optimized:
     """Return what is in a module, counted. Raises ValueError."""
     found = tuple(instructions(module))
     return Optimized(
-        instructions=_counted(i.opcode for i in found),
-        fusions=_counted(i.fusion_kind for i in found if i.opcode == "fusion"),
-        custom_calls=_counted(i.custom_call_target for i in found if i.opcode == "custom-call"),
+        instructions=_count(i.opcode for i in found),
+        fusions=_count(i.fusion_kind for i in found if i.opcode == "fusion"),
+        custom_calls=_count(i.custom_call_target for i in found if i.opcode == "custom-call"),
     )
 
 
-def _nested(fields: list[Field], number: int) -> Iterator[list[Field]]:
+def _messages(fields: list[Field], number: int) -> Iterator[list[Field]]:
     for field in fields:
         if field.number == number and isinstance(field.value, bytes):
             yield protobuf.parse(field.value)
@@ -66,7 +66,7 @@ def _text(values: dict[int, bytes], number: int) -> str:
     return values.get(number, b"").decode(errors="replace")
 
 
-def _counted(words: Iterator[str]) -> dict[str, int]:
+def _count(words: Iterator[str]) -> dict[str, int]:
     return dict(sorted(Counter(words).items()))
 
 
@@ -81,11 +81,11 @@ def memory_plan(assignment: bytes) -> MemoryPlan:
     """Parse the plan of a serialized BufferAssignmentProto. Raises ValueError."""
     found: dict[str, list[int]] = {}
     values: list[int] = []
-    for allocation in _nested(protobuf.parse(assignment), _ALLOCATIONS):
+    for allocation in _messages(protobuf.parse(assignment), _ALLOCATIONS):
         purpose = _purpose(allocation)
         found.setdefault(purpose, []).append(_integer(allocation, _SIZE))
         if purpose == TEMPORARY:
-            values += [_integer(f, _ASSIGNED_SIZE) for f in _nested(allocation, _ASSIGNED)]
+            values += [_integer(f, _ASSIGNED_SIZE) for f in _messages(allocation, _ASSIGNED)]
     return MemoryPlan(
         allocations={
             purpose: Allocations(count=len(sizes), size_bytes=sum(sizes))

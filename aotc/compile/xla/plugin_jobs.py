@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from aotc.base.errors import quoted, refusal
+from aotc.base.errors import quote, refusal
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile.compile_refusals import (
     LINES_SHOWN,
@@ -82,7 +82,7 @@ def _problem(job: CompileJob, result: Result, said: list[str], platform: Platfor
     if result.problem is Problem.JAXLIB:
         return unknown_jaxlib(job, "descriptions of devices", result.words)
     if result.problem is Problem.TARGET:
-        found, cause = quoted(result.words, said[-LINES_SHOWN:]), "device-description-is-invalid"
+        found, cause = quote(result.words, said[-LINES_SHOWN:]), "device-description-is-invalid"
         return refusal("AOTC-E908", place_of(job), found, cause=cause, hint=platform.correct)
     if refused := [name for name in result.called if not platform.is_allowed(name)]:
         return refused_calls(job, refused, platform.served)

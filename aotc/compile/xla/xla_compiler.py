@@ -13,7 +13,7 @@ from aotc.base.errors import refusal
 from aotc.base.evidence import CompilerRecord, Pipeline
 from aotc.base.stages import CompileJob, Executable
 from aotc.base.workers import worker_environment
-from aotc.base.workers.forked_workers import Zygotes, kept
+from aotc.base.workers.forked_workers import Zygotes, zygotes_of
 from aotc.compile import pass_log
 from aotc.compile.compile_refusals import place_of, refused_calls, refused_program, unknown_jaxlib
 from aotc.compile.compile_workers import WorkerBackend, executable_of, memory_of
@@ -35,7 +35,7 @@ class XlaBackend(WorkerBackend):
     platform = "cpu"
 
     def _default_worker(self) -> Zygotes:
-        return kept(self.WORKER)
+        return zygotes_of(self.WORKER)
 
     def toolchain(self) -> BuiltWith:
         """Return versions of aotc, jax, jaxlib and XLA."""

@@ -61,7 +61,7 @@ class CudaBackend(WorkerBackend):
                 that are missing, E908 a device that cannot be compiled for.
         """
         installed = _wheels()
-        device, described = _described(f"{job.label} for {job.target.name}", job.target)
+        device, described = _describe_device(f"{job.label} for {job.target.name}", job.target)
         text = gpu_descriptions.complete(described, device)
         request = Job(
             artifact=job.module.artifact,
@@ -87,11 +87,11 @@ def self_contained(target: Target) -> Target:
 
     Raises CompileError (AOTC-E907, E908).
     """
-    device, text = _described(f"target {target.name}", target)
+    device, text = _describe_device(f"target {target.name}", target)
     return replace(target, device=replace(device, text=text))
 
 
-def _described(where: str, target: Target) -> tuple[CudaDevice, str]:
+def _describe_device(where: str, target: Target) -> tuple[CudaDevice, str]:
     """Return a target's device and its description, the target's own or the plugin's.
 
     Raises:

@@ -64,10 +64,10 @@ def texts_once(library: Path) -> Mapping[str, str]:
 
 def complete(text: str, device: CudaDevice) -> str:
     """Return a description with the assumed versions and the changes of a target."""
-    return changed(text, {**ASSUMED, **device.changes}, DROPPED)
+    return set_fields(text, {**ASSUMED, **device.changes}, DROPPED)
 
 
-def changed(text: str, changes: Mapping[str, str], dropped: tuple[str, ...] = ()) -> str:
+def set_fields(text: str, changes: Mapping[str, str], dropped: tuple[str, ...] = ()) -> str:
     """Return a text with fields set to other values, or added at the end of their block.
 
     Args:

@@ -67,7 +67,7 @@ def compile_job(job: Job) -> Result:
     driver = job.driver or (LOCAL_TASK if pooled else LOCAL_SYNC)
     text = text_of(module, job.weights, driver)
     started = time.perf_counter()
-    serialized = _compiled(
+    serialized = _compile(
         text,
         (
             *job.flags,
@@ -96,19 +96,19 @@ def compile_job(job: Job) -> Result:
     )
 
 
-def _compiled(text: str, flags: tuple[str, ...]) -> bytes | None:
+def _compile(text: str, flags: tuple[str, ...]) -> bytes | None:
     """Return the module's bytes; None if IREE has written why it has none."""
     from iree.compiler import api
 
     session = api.Session()
     session.set_flags(*flags)
-    invocation = _parsed(session, text)
+    invocation = _parse(session, text)
     if invocation is None or not invocation.execute():
         return None
     if _CONTROL_FLOW.search(text):
         output = api.Output.open_membuffer()
         invocation.output_ir(output)
-        invocation = _parsed(session, separate_registers(bytes(output.map_memory()).decode()))
+        invocation = _parse(session, separate_registers(bytes(output.map_memory()).decode()))
         if invocation is None:
             return None
     output = api.Output.open_membuffer()
@@ -119,7 +119,7 @@ def _compiled(text: str, flags: tuple[str, ...]) -> bytes | None:
     return bytes(output.map_memory())
 
 
-def _parsed(session: Any, text: str) -> Any:
+def _parse(session: Any, text: str) -> Any:
     """Return an invocation that holds a module; None if IREE has written why it does not parse."""
     from iree.compiler import api
 

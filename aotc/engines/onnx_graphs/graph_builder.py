@@ -132,14 +132,14 @@ class Graph:
 
     def input(self, name: str, shape: Sequence[int], element: str) -> Tensor:
         """Return a parameter of the graph."""
-        self.inputs.append(self._known(Tensor(name, tuple(shape), element)))
+        self.inputs.append(self._add_known(Tensor(name, tuple(shape), element)))
         return self.inputs[-1]
 
     def output(self, tensor: Tensor, shape: Sequence[int], name: str = "") -> None:
         """Add a result as an array of this shape."""
         name = name or self._name()
         self._add("Identity", [self.full(tensor, shape)], (name,), {})
-        self.outputs.append(self._known(Tensor(name, tuple(shape), tensor.element)))
+        self.outputs.append(self._add_known(Tensor(name, tuple(shape), tensor.element)))
 
     def constant(self, value: Any, element: str) -> Tensor:
         """Return an array that is part of the model, whatever graph uses it."""
@@ -152,7 +152,7 @@ class Graph:
             self.names.arrays[name] = (element, array)
             self.names.fixed.add(name)
         kept = array if self.names.decide(array.size <= _SMALL) else None
-        return self._known(Tensor(name, array.shape, element, kept))
+        return self._add_known(Tensor(name, array.shape, element, kept))
 
     def ints(self, *values: int) -> Tensor:
         """Return a list of int64."""
@@ -179,7 +179,8 @@ class Graph:
     ) -> list[Tensor]:
         """Return the outputs of an operator, of these shapes and elements."""
         made = [
-            self._known(Tensor(self._name(), tuple(shape), element)) for shape, element in outputs
+            self._add_known(Tensor(self._name(), tuple(shape), element))
+            for shape, element in outputs
         ]
         self._add(operator, inputs, tuple(each.name for each in made), attributes)
         return made
@@ -202,7 +203,7 @@ class Graph:
             names.convolved.update(outputs)
         self.nodes.append(Node(operator, taken, outputs, attributes, self.names.origin))
 
-    def _known(self, tensor: Tensor) -> Tensor:
+    def _add_known(self, tensor: Tensor) -> Tensor:
         self.names.tensors[tensor.name] = tensor
         return tensor
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
-from aotc.engines.onnx_graphs.graph_rules import Rule, Rules, of_operands
+from aotc.engines.onnx_graphs.graph_rules import Rule, Rules, operand_rule
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 
 FLOATS = ("f16", "bf16", "f32", "f64")
@@ -21,7 +21,7 @@ def is_signed(element: str) -> bool:
     return element in _BITS and not element.startswith("u")
 
 
-def computed(graph: Graph, tensor: Tensor) -> Tensor:
+def to_computed(graph: Graph, tensor: Tensor) -> Tensor:
     """Return a half as a float32: what XLA, too, computes with."""
     return graph.cast(tensor, "f32") if tensor.element in _HALVES else tensor
 
@@ -31,18 +31,18 @@ def arithmetic(operator: str) -> Callable[[Rule], list[Tensor]]:
 
     def rule(rule: Rule) -> list[Tensor]:
         graph, element = rule.graph, rule.operation.result.element
-        operands = [computed(graph, each) for each in rule.operands]
+        operands = [to_computed(graph, each) for each in rule.operands]
         return [graph.cast(graph.each(operator, *operands), element)]
 
     return rule
 
 
-def _of_floats(make: Callable[[Graph, Tensor], Tensor]) -> Callable[[Rule], list[Tensor]]:
+def _on_floats(make: Callable[[Graph, Tensor], Tensor]) -> Callable[[Rule], list[Tensor]]:
     """Return a function of one float."""
 
     def rule(rule: Rule) -> list[Tensor]:
         graph, element = rule.graph, rule.operation.result.element
-        made = make(graph, computed(graph, rule.operands[0]))
+        made = make(graph, to_computed(graph, rule.operands[0]))
         return [graph.cast(made, element)]
 
     return rule
@@ -129,7 +129,7 @@ def _remainder(rule: Rule) -> list[Tensor]:
     """Return the remainder with the dividend's sign; an integer by zero gives the dividend."""
     graph, (one, other) = rule.graph, rule.operands
     if one.element in FLOATS:
-        rest = graph.each("Mod", computed(graph, one), computed(graph, other), fmod=1)
+        rest = graph.each("Mod", to_computed(graph, one), to_computed(graph, other), fmod=1)
         return [graph.cast(rest, one.element)]
     if other.number not in (None, 0, -1):
         return [graph.each("Mod", one, other, fmod=1)]
@@ -143,7 +143,7 @@ def _power(rule: Rule) -> list[Tensor]:
     return arithmetic("Pow")(rule)
 
 
-def unsigned(graph: Graph, tensor: Tensor) -> Tensor:
+def to_unsigned(graph: Graph, tensor: Tensor) -> Tensor:
     """Return the bits of an integer, without a sign."""
     return graph.cast(tensor, f"ui{_BITS[tensor.element]}")
 
@@ -152,26 +152,26 @@ def _shift(direction: str) -> Callable[[Rule], list[Tensor]]:
     """Return a shift of bits; by all of them or more it leaves none."""
 
     def shift(graph: Graph, value: Tensor, count: Tensor) -> Tensor:
-        bits, by = unsigned(graph, value), unsigned(graph, count)
+        bits, by = to_unsigned(graph, value), to_unsigned(graph, count)
         shifted = graph.each("BitShift", bits, by, direction=direction)
         if by.number is None or by.number >= _BITS[value.element]:
             some = graph.each("Less", by, graph.like(_BITS[value.element], by), element="i1")
             shifted = graph.where(some, shifted, graph.like(0, bits))
         return graph.cast(shifted, value.element)
 
-    return of_operands(shift)
+    return operand_rule(shift)
 
 
 def _shift_arithmetic(graph: Graph, value: Tensor, count: Tensor) -> Tensor:
     # Also of an unsigned integer the highest bit is what comes in.
     element = value.element
     value = graph.cast(value, element.removeprefix("u"))
-    by = unsigned(graph, count)
+    by = to_unsigned(graph, count)
     by = graph.each("Min", graph.cast(by, "ui64"), graph.constant(_BITS[value.element] - 1, "ui64"))
     by = graph.cast(by, f"ui{_BITS[value.element]}")
     below = graph.each("Less", value, graph.like(0, value), element="i1")
     turned = graph.where(below, graph.each("BitwiseNot", value), value)
-    shifted = graph.each("BitShift", unsigned(graph, turned), by, direction="RIGHT")
+    shifted = graph.each("BitShift", to_unsigned(graph, turned), by, direction="RIGHT")
     shifted = graph.cast(shifted, value.element)
     made = graph.where(below, graph.each("BitwiseNot", shifted), shifted)
     return graph.cast(made, element)
@@ -198,12 +198,12 @@ def _count_bits(graph: Graph, bits: Tensor) -> Tensor:
 
 
 def _popcnt(graph: Graph, value: Tensor) -> Tensor:
-    count = _count_bits(graph, graph.cast(unsigned(graph, value), "ui64"))
+    count = _count_bits(graph, graph.cast(to_unsigned(graph, value), "ui64"))
     return graph.cast(count, value.element)
 
 
 def _leading_zeros(graph: Graph, value: Tensor) -> Tensor:
-    bits = graph.cast(unsigned(graph, value), "ui64")
+    bits = graph.cast(to_unsigned(graph, value), "ui64")
     for by in (1, 2, 4, 8, 16, 32):
         shifted = graph.each("BitShift", bits, graph.like(by, bits), direction="RIGHT")
         bits = graph.each("BitwiseOr", bits, shifted)
@@ -228,13 +228,13 @@ def _compare(rule: Rule) -> list[Tensor]:
     one, other = rule.operands
     if attributes.get("compare_type") == "TOTALORDER":
         one, other = (order_key(rule.graph, each) for each in (one, other))
-    return [compared(rule.graph, direction, one, other)]
+    return [compare_by(rule.graph, direction, one, other)]
 
 
-def compared(graph: Graph, direction: str, one: Tensor, other: Tensor) -> Tensor:
+def compare_by(graph: Graph, direction: str, one: Tensor, other: Tensor) -> Tensor:
     """Booleans that say how numbers compare, by StableHLO's word for it."""
     if direction == "NE":
-        return graph.each("Not", compared(graph, "EQ", one, other))
+        return graph.each("Not", compare_by(graph, "EQ", one, other))
     if one.element == "ui64" and direction != "EQ":
         lowest = graph.constant(np.uint64(2**63), "ui64")
         one, other = (
@@ -245,10 +245,10 @@ def compared(graph: Graph, direction: str, one: Tensor, other: Tensor) -> Tensor
         wide = "i1"
     operands = [
         graph.cast(
-            computed(graph, each),
+            to_computed(graph, each),
             wide
             if each.element in _BITS or each.element == "i1"
-            else computed(graph, each).element,
+            else to_computed(graph, each).element,
         )
         for each in (one, other)
     ]
@@ -257,17 +257,17 @@ def compared(graph: Graph, direction: str, one: Tensor, other: Tensor) -> Tensor
 
 def order_key(graph: Graph, value: Tensor) -> Tensor:
     """Return integers in IEEE 754's total order of floats."""
-    value = computed(graph, value)
+    value = to_computed(graph, value)
     element = "i32" if value.element == "f32" else "i64"
-    return _reflected(graph, bit_cast(graph, value, element))
+    return _reflect(graph, bit_cast(graph, value, element))
 
 
-def of_order_key(graph: Graph, key: Tensor) -> Tensor:
+def from_order_key(graph: Graph, key: Tensor) -> Tensor:
     """Floats of 32 or 64 bits whose keys these are."""
-    return bit_cast(graph, _reflected(graph, key), "f32" if key.element == "i32" else "f64")
+    return bit_cast(graph, _reflect(graph, key), "f32" if key.element == "i32" else "f64")
 
 
-def _reflected(graph: Graph, bits: Tensor) -> Tensor:
+def _reflect(graph: Graph, bits: Tensor) -> Tensor:
     """Invert all bits but the sign of what is below zero."""
     below = graph.each("Less", bits, graph.like(0, bits), element="i1")
     most = graph.constant(np.iinfo(DTYPES[bits.element]).max, bits.element)
@@ -285,7 +285,7 @@ def bit_cast(graph: Graph, tensor: Tensor, element: str) -> Tensor:
     return graph.node("BitCast", [tensor], tensor.shape, element, to=element)
 
 
-def of_four_bits(graph: Graph, value: Tensor, element: str) -> Tensor:
+def from_four_bits(graph: Graph, value: Tensor, element: str) -> Tensor:
     """Integers of 8 bits that are the lower halves of bytes, with a sign or without."""
     wide = graph.cast(value, "i32")
     low = graph.each("BitwiseAnd", wide, graph.like(15, wide))
@@ -315,8 +315,8 @@ def convert(graph: Graph, value: Tensor, element: str) -> Tensor:
     if value.element == element:
         return value
     if element == "i1":
-        zero = graph.like(0, computed(graph, value))
-        return compared(graph, "NE", computed(graph, value), zero)
+        zero = graph.like(0, to_computed(graph, value))
+        return compare_by(graph, "NE", to_computed(graph, value), zero)
     if value.element not in FLOATS or element in FLOATS:
         return graph.cast(value, element)
     wide = graph.cast(value, "f64")
@@ -358,9 +358,9 @@ def _expm1(graph: Graph, value: Tensor) -> Tensor:
     power = graph.each("Exp", value)
     less = graph.each("Sub", power, one)
     made = graph.each("Mul", less, graph.each("Div", value, graph.each("Log", power)))
-    small = compared(graph, "EQ", power, one)
-    lowest = compared(graph, "EQ", less, graph.like(-1, value))
-    infinite = compared(graph, "EQ", graph.each("Abs", power), graph.like(math.inf, power))
+    small = compare_by(graph, "EQ", power, one)
+    lowest = compare_by(graph, "EQ", less, graph.like(-1, value))
+    infinite = compare_by(graph, "EQ", graph.each("Abs", power), graph.like(math.inf, power))
     edge = graph.each("Or", lowest, infinite)
     return graph.where(small, value, graph.where(edge, less, made))
 
@@ -370,14 +370,14 @@ def _log1p(graph: Graph, value: Tensor) -> Tensor:
     more = graph.each("Add", value, one)
     correction = graph.each("Div", value, graph.each("Sub", more, one))
     made = graph.each("Mul", graph.each("Log", more), correction)
-    small = compared(graph, "EQ", more, one)
-    infinite = compared(graph, "EQ", more, graph.like(math.inf, value))
+    small = compare_by(graph, "EQ", more, one)
+    infinite = compare_by(graph, "EQ", more, graph.like(math.inf, value))
     return graph.where(small, value, graph.where(infinite, more, made))
 
 
 def _is_finite(graph: Graph, value: Tensor) -> Tensor:
-    size = graph.each("Abs", computed(graph, value))
-    return compared(graph, "LT", size, graph.like(math.inf, size))
+    size = graph.each("Abs", to_computed(graph, value))
+    return compare_by(graph, "LT", size, graph.like(math.inf, size))
 
 
 def one_more_than_power(graph: Graph, value: Tensor) -> Tensor:
@@ -397,47 +397,49 @@ def _cbrt(graph: Graph, value: Tensor) -> Tensor:
     wide = graph.cast(value, "f64")
     root = graph.each("Pow", graph.each("Abs", wide), graph.like(1 / 3, wide))
     root = graph.cast(graph.each("Mul", root, graph.each("Sign", wide)), value.element)
-    return graph.where(compared(graph, "EQ", value, graph.like(0, value)), value, root)
+    return graph.where(compare_by(graph, "EQ", value, graph.like(0, value)), value, root)
 
 
 def _sign(graph: Graph, value: Tensor) -> Tensor:
-    odd = graph.each("Or", graph.is_nan(value), compared(graph, "EQ", value, graph.like(0, value)))
+    odd = graph.each(
+        "Or", graph.is_nan(value), compare_by(graph, "EQ", value, graph.like(0, value))
+    )
     return graph.where(odd, value, graph.each("Sign", value))
 
 
 def _sign_rule(rule: Rule) -> list[Tensor]:
     if rule.operands[0].element in FLOATS:
-        return _of_floats(_sign)(rule)
+        return _on_floats(_sign)(rule)
     return arithmetic("Sign")(rule)
 
 
 def _is_negative(graph: Graph, value: Tensor) -> Tensor:
     """Return whether a float has a sign."""
     bits = bit_cast(graph, value, "i32" if value.element == "f32" else "i64")
-    return compared(graph, "LT", bits, graph.like(0, bits))
+    return compare_by(graph, "LT", bits, graph.like(0, bits))
 
 
 def _round_away(graph: Graph, value: Tensor) -> Tensor:
     size = graph.each("Abs", value)
     whole = graph.each("Floor", size)
     half = graph.each("Sub", size, whole)
-    up = compared(graph, "GE", half, graph.like(0.5, value))
+    up = compare_by(graph, "GE", half, graph.like(0.5, value))
     rounded = graph.where(up, graph.each("Add", whole, graph.like(1, value)), whole)
     opposite = graph.each("Neg", rounded)
     return graph.where(_is_negative(graph, value), opposite, rounded)
 
 
 def _atan2(graph: Graph, *sides: Tensor) -> Tensor:
-    y, x = (computed(graph, each) for each in sides)
+    y, x = (to_computed(graph, each) for each in sides)
     up, right = graph.each("Abs", y), graph.each("Abs", x)
     least, most = graph.each("Min", up, right), graph.each("Max", up, right)
     zero, one = graph.like(0, x), graph.like(1, x)
     ratio = graph.each("Div", least, most)
-    ratio = graph.where(compared(graph, "EQ", most, zero), zero, ratio)
-    ratio = graph.where(compared(graph, "EQ", least, graph.like(math.inf, x)), one, ratio)
+    ratio = graph.where(compare_by(graph, "EQ", most, zero), zero, ratio)
+    ratio = graph.where(compare_by(graph, "EQ", least, graph.like(math.inf, x)), one, ratio)
     angle = graph.each("Atan", ratio)
     steep = graph.each("Sub", graph.like(math.pi / 2, x), angle)
-    angle = graph.where(compared(graph, "GT", up, right), steep, angle)
+    angle = graph.where(compare_by(graph, "GT", up, right), steep, angle)
     behind = graph.each("Sub", graph.like(math.pi, x), angle)
     angle = graph.where(_is_negative(graph, x), behind, angle)
     angle = graph.where(_is_negative(graph, y), graph.each("Neg", angle), angle)
@@ -448,7 +450,7 @@ def _atan2(graph: Graph, *sides: Tensor) -> Tensor:
 def _error_function(rule: Rule) -> list[Tensor]:
     if rule.operands[0].element == "f64":
         return rule.evaluate(rule.graph, rule.operation.blocks[0], rule.operands)
-    return _of_floats(_one("Erf"))(rule)
+    return _on_floats(_one("Erf"))(rule)
 
 
 def _constant(rule: Rule) -> list[Tensor]:
@@ -467,48 +469,48 @@ def _iota(rule: Rule) -> list[Tensor]:
 
 
 RULES: Rules = {
-    **{name: of_operands(combine) for name, combine in COMBINED.items()},
+    **{name: operand_rule(combine) for name, combine in COMBINED.items()},
     "chlo.erf": _error_function,
     "stablehlo.abs": arithmetic("Abs"),
-    "stablehlo.atan2": of_operands(_atan2),
+    "stablehlo.atan2": operand_rule(_atan2),
     "stablehlo.bitcast_convert": _bit_cast,
-    "stablehlo.cbrt": _of_floats(_cbrt),
-    "stablehlo.ceil": _of_floats(_one("Ceil")),
-    "stablehlo.clamp": of_operands(
+    "stablehlo.cbrt": _on_floats(_cbrt),
+    "stablehlo.ceil": _on_floats(_one("Ceil")),
+    "stablehlo.clamp": operand_rule(
         lambda graph, low, value, high: smallest(graph, largest(graph, value, low), high)
     ),
     "stablehlo.compare": _compare,
     "stablehlo.constant": _constant,
     "stablehlo.convert": _convert,
-    "stablehlo.cosine": _of_floats(_one("Cos")),
-    "stablehlo.count_leading_zeros": of_operands(_leading_zeros),
+    "stablehlo.cosine": _on_floats(_one("Cos")),
+    "stablehlo.count_leading_zeros": operand_rule(_leading_zeros),
     "stablehlo.divide": _divide,
-    "stablehlo.exponential": _of_floats(_one("Exp")),
-    "stablehlo.exponential_minus_one": _of_floats(_expm1),
-    "stablehlo.floor": _of_floats(_one("Floor")),
+    "stablehlo.exponential": _on_floats(_one("Exp")),
+    "stablehlo.exponential_minus_one": _on_floats(_expm1),
+    "stablehlo.floor": _on_floats(_one("Floor")),
     "stablehlo.iota": _iota,
-    "stablehlo.is_finite": of_operands(_is_finite),
-    "stablehlo.log": _of_floats(_one("Log")),
-    "stablehlo.log_plus_one": _of_floats(_log1p),
-    "stablehlo.logistic": _of_floats(_logistic),
+    "stablehlo.is_finite": operand_rule(_is_finite),
+    "stablehlo.log": _on_floats(_one("Log")),
+    "stablehlo.log_plus_one": _on_floats(_log1p),
+    "stablehlo.logistic": _on_floats(_logistic),
     "stablehlo.negate": _negate,
-    "stablehlo.not": of_operands(_logical("Not", "BitwiseNot")),
+    "stablehlo.not": operand_rule(_logical("Not", "BitwiseNot")),
     "stablehlo.optimization_barrier": lambda rule: list(rule.operands),
-    "stablehlo.popcnt": of_operands(_popcnt),
+    "stablehlo.popcnt": operand_rule(_popcnt),
     "stablehlo.power": _power,
     "stablehlo.reduce_precision": _reduce_precision,
     "stablehlo.remainder": _remainder,
-    "stablehlo.round_nearest_afz": _of_floats(_round_away),
-    "stablehlo.round_nearest_even": _of_floats(_one("Round")),
-    "stablehlo.rsqrt": _of_floats(lambda g, value: g.each("Reciprocal", g.each("Sqrt", value))),
-    "stablehlo.select": of_operands(Graph.where),
+    "stablehlo.round_nearest_afz": _on_floats(_round_away),
+    "stablehlo.round_nearest_even": _on_floats(_one("Round")),
+    "stablehlo.rsqrt": _on_floats(lambda g, value: g.each("Reciprocal", g.each("Sqrt", value))),
+    "stablehlo.select": operand_rule(Graph.where),
     "stablehlo.shift_left": _shift("LEFT"),
-    "stablehlo.shift_right_arithmetic": of_operands(_shift_arithmetic),
+    "stablehlo.shift_right_arithmetic": operand_rule(_shift_arithmetic),
     "stablehlo.shift_right_logical": _shift("RIGHT"),
     "stablehlo.sign": _sign_rule,
-    "stablehlo.sine": _of_floats(_one("Sin")),
-    "stablehlo.sqrt": _of_floats(_one("Sqrt")),
+    "stablehlo.sine": _on_floats(_one("Sin")),
+    "stablehlo.sqrt": _on_floats(_one("Sqrt")),
     "stablehlo.subtract": _subtract,
-    "stablehlo.tan": _of_floats(_one("Tan")),
-    "stablehlo.tanh": _of_floats(_one("Tanh")),
+    "stablehlo.tan": _on_floats(_one("Tan")),
+    "stablehlo.tanh": _on_floats(_one("Tanh")),
 }

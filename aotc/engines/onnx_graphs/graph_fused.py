@@ -8,7 +8,7 @@ from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs import graph_patterns
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
 from aotc.engines.onnx_graphs.graph_elementwise import one_more_than_power
-from aotc.engines.onnx_graphs.graph_rules import Rule, Rules, of_operands
+from aotc.engines.onnx_graphs.graph_rules import Rule, Rules, operand_rule
 from aotc.engines.onnx_graphs.graph_sorting import arg_extreme
 
 
@@ -21,7 +21,7 @@ def _along(operator: str) -> Callable[[Rule], list[Tensor]]:
 
 
 def _each(operator: str, **how: Attribute) -> Callable[[Rule], list[Tensor]]:
-    return of_operands(lambda graph, value: graph.each(operator, value, **how))
+    return operand_rule(lambda graph, value: graph.each(operator, value, **how))
 
 
 def _swish(graph: Graph, value: Tensor) -> Tensor:
@@ -94,6 +94,6 @@ RULES: Rules = {
     graph_patterns.RELU: _each("Relu"),
     graph_patterns.RMS_NORM: _rms_norm,
     graph_patterns.SOFTMAX: _along("Softmax"),
-    graph_patterns.SWISH: of_operands(_swish),
+    graph_patterns.SWISH: operand_rule(_swish),
     graph_patterns.TANH_GELU: _each("Gelu", approximate="tanh"),
 }

@@ -131,7 +131,7 @@ def _scatter(rule: Rule) -> list[Tensor]:
         )
         ordered = reduction in _NANS and value.element in graph_elementwise.FLOATS
         flat, new = (
-            graph.reshape(_scattered(graph, each, reduction), (prod(each.shape),))
+            graph.reshape(_to_scatterable(graph, each, reduction), (prod(each.shape),))
             for each in (value, updates)
         )
         flat = graph.pad(flat, [0], [1], graph.like(0, flat))
@@ -139,12 +139,12 @@ def _scatter(rule: Rule) -> list[Tensor]:
         how: dict[str, Attribute] = {"axis": 0, "reduction": reduction}
         made = graph.node("ScatterElements", inputs, flat.shape, flat.element, **how)
         made = graph.reshape(graph.part(made, 0, 0, prod(value.shape)), value.shape)
-        made = graph_elementwise.of_order_key(graph, made) if ordered else made
+        made = graph_elementwise.from_order_key(graph, made) if ordered else made
         value = graph.cast(made, value.element)
     return [value]
 
 
-def _scattered(graph: Graph, value: Tensor, reduction: str) -> Tensor:
+def _to_scatterable(graph: Graph, value: Tensor, reduction: str) -> Tensor:
     """Return numbers of a type that can be scattered.
 
     ONNX Runtime compares by `a > b ? a : b`, which passes over NaN: floats of which the largest or
@@ -152,7 +152,7 @@ def _scattered(graph: Graph, value: Tensor, reduction: str) -> Tensor:
     """
     if reduction not in _NANS or value.element not in graph_elementwise.FLOATS:
         return graph.cast(value, _SCATTERED.get(value.element, value.element))
-    wide = graph_elementwise.computed(graph, value)
+    wide = graph_elementwise.to_computed(graph, value)
     last = graph.like(_NANS[reduction], wide)
     return graph_elementwise.order_key(graph, graph.where(graph.is_nan(wide), last, wide))
 
@@ -193,12 +193,12 @@ def _places(rule: Rule, value: Tensor, updates: Tensor) -> Tensor:
             number = numbers["scattered_dims_to_operand_dims"].index(axis)
             start = graph.reshape(_start(rule, number, numbers, batch), spread)
             highest = size - length
-            inside = graph_elementwise.compared(graph, "LE", start, _limit(graph, highest, start))
+            inside = graph_elementwise.compare_by(graph, "LE", start, _limit(graph, highest, start))
             if not start.element.startswith("u"):
                 inside = graph.each(
                     "And",
                     inside,
-                    graph_elementwise.compared(graph, "GE", start, graph.like(0, start)),
+                    graph_elementwise.compare_by(graph, "GE", start, graph.like(0, start)),
                 )
             if highest < 0:
                 inside = graph.constant(False, "i1")

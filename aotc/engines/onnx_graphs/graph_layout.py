@@ -62,10 +62,10 @@ def _pad(rule: Rule) -> list[Tensor]:
         rule.numbers(f"{name}_padding{end}")
         for name, end in (("edge", "_low"), ("edge", "_high"), ("interior", ""))
     )
-    return [padded(rule.graph, rule.whole(0), rule.operands[1], low, high, inside)]
+    return [pad_array(rule.graph, rule.whole(0), rule.operands[1], low, high, inside)]
 
 
-def padded(
+def pad_array(
     graph: Graph,
     value: Tensor,
     filler: Tensor,
@@ -138,10 +138,10 @@ def _dynamic_update_slice(rule: Rule) -> list[Tensor]:
         for axis, size in enumerate(value.shape)
         if update.shape[axis] < size
     }
-    return [_updated(graph, value, update, starts)]
+    return [_update(graph, value, update, starts)]
 
 
-def _updated(graph: Graph, value: Tensor, update: Tensor, starts: dict[int, Tensor]) -> Tensor:
+def _update(graph: Graph, value: Tensor, update: Tensor, starts: dict[int, Tensor]) -> Tensor:
     """Cut along one axis after the other, and join with what is new in the middle."""
     if not starts:
         return update
@@ -155,7 +155,7 @@ def _updated(graph: Graph, value: Tensor, update: Tensor, starts: dict[int, Tens
         shape[axis] = length
         return graph.node("Slice", [value, begin, until, axes], shape, value.element)
 
-    inside = _updated(graph, cut(first, end, size), update, dict(rest)) if rest else update
+    inside = _update(graph, cut(first, end, size), update, dict(rest)) if rest else update
     before, after = cut(graph.ints(0), first, 0), cut(end, graph.ints(END), 0)
     parts = [before, inside, after]
     return graph.node("Concat", parts, value.shape, value.element, axis=axis)

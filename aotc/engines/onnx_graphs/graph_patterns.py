@@ -162,7 +162,7 @@ def _exchange(product: Operation, turned: Operation, decide: Callable[[bool], bo
     was = [*range(batch), *range(batch + rows, batch + rows + columns)]
     was += range(batch, batch + rows)
     after = tuple(was.index(axis) for axis in order)
-    if decide(_transposed(shapes[::-1], exchanged, after) > _transposed(shapes, numbers, order)):
+    if decide(_transposes(shapes[::-1], exchanged, after) > _transposes(shapes, numbers, order)):
         return
     result = product.result
     product.operands.reverse()
@@ -171,7 +171,7 @@ def _exchange(product: Operation, turned: Operation, decide: Callable[[bool], bo
     turned.attributes["permutation"] = after
 
 
-def _transposed(
+def _transposes(
     shapes: Sequence[Sequence[int]], numbers: Mapping[str, Sequence[int]], order: Sequence[int]
 ) -> int:
     """Count the numbers that are transposed before a product, and behind it by an order."""
@@ -299,7 +299,7 @@ def _scalar(value: Value) -> Any:
     if any(each is None for each in operands):
         return None
     if made_by.name == "stablehlo.convert":
-        return _converted(operands[0], DTYPES[value.element])
+        return _convert(operands[0], DTYPES[value.element])
     one, other = operands
     if made_by.name == "stablehlo.compare":
         return one > other
@@ -320,7 +320,7 @@ def _is_counted(operation: Operation) -> bool:
     return operation.result.element not in (*_HALVES, "i1")
 
 
-def _converted(number: Any, dtype: Any) -> Any:
+def _convert(number: Any, dtype: Any) -> Any:
     """Convert as StableHLO does: floats that fit no integer become the nearest, NaN becomes 0."""
     if dtype == np.bool_:
         return np.bool_(number != 0)
@@ -352,7 +352,7 @@ def pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
     yield other, one
 
 
-def _scaled(value: Value | None, factor: float) -> Value | None:
+def _match_scale(value: Value | None, factor: float) -> Value | None:
     """Return the value that a number multiplies, or whose divisor is its inverse."""
     made_by = maker(value, "stablehlo.multiply")
     for number, rest in pairs(made_by) if made_by else ():
@@ -405,7 +405,7 @@ def _gelu(operation: Operation) -> bool:
         return False
     halved = len(factors) == 3 and sum(_is(each, 0.5) for each in factors) == 1
     for value, other in permutations(factors, 2):
-        inner = other if halved else _scaled(other, 0.5) if len(factors) == 2 else None
+        inner = other if halved else _match_scale(other, 0.5) if len(factors) == 2 else None
         for name, argument_of in ((GELU, _error_function_of), (TANH_GELU, _tanh_of)):
             if inner is not None and argument_of(inner) is value:
                 return become(operation, name, value)
@@ -416,16 +416,16 @@ def _error_function_of(value: Value) -> Value | None:
     """Return x of 1 + erf(x / sqrt(2)), or of erfc(-x / sqrt(2))."""
     argument = _operand(value, "chlo.erfc")
     if argument is None:
-        return _scaled(_one_more_than(value, "chlo.erf"), sqrt(0.5))
+        return _match_scale(_one_more_than(value, "chlo.erf"), sqrt(0.5))
     if (opposite := _operand(argument, "stablehlo.negate")) is not None:
-        return _scaled(opposite, sqrt(0.5))
-    opposite = _operand(_scaled(argument, sqrt(0.5)), "stablehlo.negate")
-    return opposite if opposite is not None else _scaled(argument, -sqrt(0.5))
+        return _match_scale(opposite, sqrt(0.5))
+    opposite = _operand(_match_scale(argument, sqrt(0.5)), "stablehlo.negate")
+    return opposite if opposite is not None else _match_scale(argument, -sqrt(0.5))
 
 
 def _tanh_of(value: Value) -> Value | None:
     """Return x of 1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))."""
-    inner = _scaled(_one_more_than(value, "stablehlo.tanh"), sqrt(2 / pi))
+    inner = _match_scale(_one_more_than(value, "stablehlo.tanh"), sqrt(2 / pi))
     added = maker(inner, "stablehlo.add")
     for argument, cubic in pairs(added) if added else ():
         factors = _factors(cubic)
@@ -436,7 +436,7 @@ def _tanh_of(value: Value) -> Value | None:
     return None
 
 
-def _kept(value: Value) -> tuple[Value, tuple[int, ...] | None]:
+def _unbroadcast(value: Value) -> tuple[Value, tuple[int, ...] | None]:
     """Return the origin of a broadcast value, and the axes of the value that it has.
 
     The axes are None if none is repeated in between.
@@ -445,7 +445,7 @@ def _kept(value: Value) -> tuple[Value, tuple[int, ...] | None]:
     while made_by := maker(value, *SPREAD):
         inner = made_by.operands[0]
         if made_by.name == "stablehlo.reshape":
-            places = _placed(inner.shape, value.shape)
+            places = _match_added_axes(inner.shape, value.shape)
             if places is None:
                 break
         else:
@@ -455,7 +455,7 @@ def _kept(value: Value) -> tuple[Value, tuple[int, ...] | None]:
     return value, axes
 
 
-def _placed(inner: Sequence[int], outer: Sequence[int]) -> tuple[int, ...] | None:
+def _match_added_axes(inner: Sequence[int], outer: Sequence[int]) -> tuple[int, ...] | None:
     """Return the axes that remain where a reshape only adds axes of 1."""
     places: list[int] = []
     at = 0
@@ -480,7 +480,7 @@ def _total(value: Value | None, name: str) -> tuple[Value, tuple[int, ...]] | No
     return made_by.operands[0], tuple(int(each) for each in made_by.attributes["dimensions"])
 
 
-def _summed(value: Value | None, shape: Sequence[int], axis: int) -> Value | None:
+def _match_sum(value: Value | None, shape: Sequence[int], axis: int) -> Value | None:
     """Return the array whose sum along one axis a value is, for each place of a shape."""
     found = _total(_over(value, shape, axis), "stablehlo.add")
     return found[0] if found is not None and found[1] == (axis,) else None
@@ -493,7 +493,7 @@ def _over(value: Value | None, shape: Sequence[int], axis: int) -> Value | None:
     """
     if value is None:
         return None
-    inner, axes = _kept(value)
+    inner, axes = _unbroadcast(value)
     left = [each for each in range(len(shape)) if each != axis]
     wanted = tuple(shape[each] for each in left)
     if axes is None:
@@ -529,7 +529,7 @@ def _less_maximum(less: Operation | None, axis: int) -> Value | None:
 def _softmax(operation: Operation) -> bool:
     power, total = operation.operands
     for axis in range(len(power.shape)):
-        if _summed(total, power.shape, axis) is power:
+        if _match_sum(total, power.shape, axis) is power:
             raised = _operand(power, "stablehlo.exponential")
             array = _less_maximum(maker(raised, "stablehlo.subtract"), axis)
             if array is not None and array.element == "f32":
@@ -543,7 +543,7 @@ def _log_softmax(operation: Operation) -> bool:
     less = maker(value, "stablehlo.subtract")
     for axis in range(len(value.shape)) if less is not None else ():
         taken = _operand(_over(logarithm, value.shape, axis), "stablehlo.log")
-        summed, array = _summed(taken, value.shape, axis), _less_maximum(less, axis)
+        summed, array = _match_sum(taken, value.shape, axis), _less_maximum(less, axis)
         raised = _operand(summed, "stablehlo.exponential")
         # Of doubles ONNX Runtime passes over what is no number.
         if raised is value and array is not None and array.element == "f32":
@@ -561,13 +561,13 @@ def _mean(value: Value | None, shape: Sequence[int]) -> Value | None:
     wanted = float(shape[last]) if divided.name == "stablehlo.divide" else 1 / shape[last]
     if divided.name == "stablehlo.multiply" and number_of(count) is None:
         total, count = count, total
-    summed = _summed(total, shape, last)
+    summed = _match_sum(total, shape, last)
     if summed is None or summed.shape != tuple(shape):
         return None
     return summed if _is(count, wanted) else None
 
 
-def _squared(value: Value | None) -> Value | None:
+def _match_square(value: Value | None) -> Value | None:
     """Return the value that is multiplied by itself, if any."""
     made_by = maker(value, "stablehlo.multiply")
     if made_by is None or made_by.operands[0] is not made_by.operands[1]:
@@ -575,7 +575,7 @@ def _squared(value: Value | None) -> Value | None:
     return made_by.operands[0]
 
 
-def _centred(value: Value) -> Value | None:
+def _match_centered(value: Value) -> Value | None:
     """Return the array from which its mean over the last axis is taken."""
     made_by = maker(value, "stablehlo.subtract")
     if made_by is None or not value.shape:
@@ -586,9 +586,9 @@ def _centred(value: Value) -> Value | None:
 
 def _is_variance(value: Value, array: Value) -> bool:
     """Return whether a value is the variance of an array over its last axis."""
-    squares = _squared(_mean(value, array.shape))
+    squares = _match_square(_mean(value, array.shape))
     if squares is not None:
-        return _centred(squares) is array
+        return _match_centered(squares) is array
     inner = _over(value, array.shape, len(array.shape) - 1)
     made_by = maker(inner, RELU, "stablehlo.maximum", "stablehlo.subtract")
     if made_by is None:
@@ -601,8 +601,8 @@ def _is_variance(value: Value, array: Value) -> bool:
         )
     # The mean of the squares less the square of the mean.
     squares, square = made_by.operands
-    is_mean = _mean(_squared(square), array.shape) is array
-    return is_mean and _squared(_mean(squares, array.shape)) is array
+    is_mean = _mean(_match_square(square), array.shape) is array
+    return is_mean and _match_square(_mean(squares, array.shape)) is array
 
 
 def _norm(operation: Operation) -> bool:
@@ -611,8 +611,8 @@ def _norm(operation: Operation) -> bool:
     if value.element not in _NORMED or not value.shape:
         return False
     for centred, inverse, name, scales in _norm_forms(operation):
-        root = maker(_kept(inverse)[0], name)
-        if root is not None and _normed(operation, centred, inverse, root, scales):
+        root = maker(_unbroadcast(inverse)[0], name)
+        if root is not None and _replace_norm(operation, centred, inverse, root, scales):
             return True
     return False
 
@@ -634,7 +634,7 @@ def _norm_forms(operation: Operation) -> Iterator[tuple[Value, Value, str, list[
             yield centred, other, "stablehlo.rsqrt", [scale]
 
 
-def _normed(
+def _replace_norm(
     operation: Operation, one: Value, other: Value, root: Operation, scales: list[Value]
 ) -> bool:
     """Turn an operation into a normalization, if it is one; `other` repeats the root.
@@ -652,22 +652,22 @@ def _normed(
         epsilon = number_of(number)
         if epsilon is None or epsilon < 0 or not _is_single(epsilon / 16):
             continue
-        centred = _centred(one)
+        centred = _match_centered(one)
         if centred is not None and _is_variance(variance, centred):
             # Whether the variance is the mean of the squares less the square of the mean.
-            squares = _squared(_mean(variance, centred.shape)) is None
+            squares = _match_square(_mean(variance, centred.shape)) is None
             if squares and centred.element != "f32":
                 return False
             how = {"epsilon": epsilon, "squares": squares}
             return become(operation, LAYER_NORM, centred, *row, **how)
-        if _squared(_mean(variance, one.shape)) is one:
+        if _match_square(_mean(variance, one.shape)) is one:
             return become(operation, RMS_NORM, one, *row, epsilon=epsilon)
     return False
 
 
 def _row(value: Value) -> Value | None:
     """Return the list of numbers that is repeated along all axes but the last."""
-    inner, axes = _kept(value)
+    inner, axes = _unbroadcast(value)
     last = len(value.shape) - 1
     if len(inner.shape) == 1 and axes == (last,) and inner.shape[0] == value.shape[-1]:
         return inner
@@ -694,11 +694,11 @@ def _arg_extreme(operation: Operation) -> bool:
         return False
     value, places = operation.operands[:2]
     (axis,) = (int(each) for each in operation.attributes["dimensions"])
-    counted = maker(_kept(places)[0], "stablehlo.iota")
+    counted = maker(_unbroadcast(places)[0], "stablehlo.iota")
     words = _words(operation.blocks[0])
     if (
         counted is None
-        or _kept(places)[1] is not None
+        or _unbroadcast(places)[1] is not None
         or words not in _ARG
         or value.element == "f64"
     ):

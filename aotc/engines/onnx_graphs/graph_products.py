@@ -6,9 +6,9 @@ from typing import Any
 
 from aotc.compile.mlir import long_sums
 from aotc.engines.onnx_graphs.graph_builder import Tensor
-from aotc.engines.onnx_graphs.graph_elementwise import FLOATS, compared
-from aotc.engines.onnx_graphs.graph_layout import padded, reverse
-from aotc.engines.onnx_graphs.graph_reductions import summed
+from aotc.engines.onnx_graphs.graph_elementwise import FLOATS, compare_by
+from aotc.engines.onnx_graphs.graph_layout import pad_array, reverse
+from aotc.engines.onnx_graphs.graph_reductions import sum_axes
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 
@@ -27,7 +27,7 @@ _TERMS_MAX = 4096
 """Most products that are added one after the other, where a group has one channel of results."""
 
 
-def arranged(rule: Rule, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+def arrange_factors(rule: Rule, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Factors of a `dot_general` as [batch, free, contracted] and [batch, contracted, free]."""
     graph, numbers = rule.graph, rule.operation.attributes["dot_dimension_numbers"]
     left_batch, right_batch = (numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs"))
@@ -51,7 +51,7 @@ def product(rule: Rule, left: Tensor, right: Tensor) -> Tensor:
     graph, result = rule.graph, rule.operation.result
     wide = _MULTIPLIED.get(result.element, result.element)
     left, right = (graph.cast(each, wide) for each in (left, right))
-    left, right = arranged(rule, left, right)
+    left, right = arrange_factors(rule, left, right)
     shape, depth = (*left.shape[:-1], right.shape[-1]), left.shape[-1]
     if depth == 0:
         return graph.constant(0, result.element)
@@ -59,13 +59,13 @@ def product(rule: Rule, left: Tensor, right: Tensor) -> Tensor:
     if prod(shape[batch:]) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
         flat = (*shape[:batch], depth)
         terms = graph.each("Mul", *(graph.reshape(each, flat) for each in (left, right)))
-        made = summed(graph, terms, (batch,))
+        made = sum_axes(graph, terms, (batch,))
         return graph.cast(graph.reshape(made, result.shape), result.element)
     # OpenVINO's compiler ends in a crash where one of a product's numbers is known beforehand.
     made = graph.node("Mul" if depth == 1 else "MatMul", [left, right], shape, wide)
     made = graph.reshape(made, result.shape)
     if result.element == "i1":
-        return compared(graph, "NE", made, graph.like(0, made))
+        return compare_by(graph, "NE", made, graph.like(0, made))
     return graph.cast(made, result.element)
 
 
@@ -80,10 +80,10 @@ def _convolution(rule: Rule) -> list[Tensor]:
         raise UnsupportedError("stablehlo.convolution of integers")
     element = result.element if result.element == "f64" else "f32"
     image, kernel = (graph.cast(rule.whole(index), element) for index in (0, 1))
-    return [graph.cast(convolved(rule, image, kernel), result.element)]
+    return [graph.cast(convolve(rule, image, kernel), result.element)]
 
 
-def convolved(rule: Rule, image: Tensor, kernel: Tensor) -> Tensor:
+def convolve(rule: Rule, image: Tensor, kernel: Tensor) -> Tensor:
     """Conv with channels first, which ONNX Runtime takes apart again where it can.
 
     Raises UnsupportedError.
@@ -105,7 +105,7 @@ def convolved(rule: Rule, image: Tensor, kernel: Tensor) -> Tensor:
     low, high = ([edge[side] for edge in rule.edges(spatial)] for side in (0, 1))
     between = tuple(each - 1 for each in rule.numbers("lhs_dilation", ones))
     if any(between) or min(*low, *high, 0) < 0:
-        image = padded(
+        image = pad_array(
             graph,
             image,
             graph.like(0, image),

@@ -40,10 +40,10 @@ def fuse(program: Block, weights: Collection[int]) -> None:
             case "stablehlo.add":
                 _is_paired(operation)
             case "stablehlo.convolution" | "stablehlo.dot_general":
-                _is_paired(operation) or _whole(operation) or _weighted(operation)
+                _is_paired(operation) or _whole(operation) or _replace_weighted(operation)
 
 
-def _bounded(value: Value) -> tuple[Value, float, float]:
+def _match_bounds(value: Value) -> tuple[Value, float, float]:
     """Return a value without its limits, and these."""
     low, high = -np.inf, np.inf
     while made_by := maker(value, "stablehlo.clamp", "stablehlo.minimum", "stablehlo.maximum"):
@@ -72,7 +72,7 @@ def _quantize(operation: Operation, weights: frozenset[int]) -> bool:
         (value,) = wide.operands
     if value.element != "f32":
         return False
-    value, low, high = _bounded(value)
+    value, low, high = _match_bounds(value)
     if is_wide and not limits.min <= low <= high <= limits.max:
         return False  # an int32 that becomes a smaller integer wraps
     low, high = max(low, limits.min), min(high, limits.max)
@@ -168,13 +168,13 @@ def _dequantize(operation: Operation) -> bool:
     if operation.result.element != "f32":
         return False
     for value, scale in pairs(operation):
-        found = _centred(value)
+        found = _match_centered(value)
         if found is not None:
             return become(operation, DEQUANTIZE, found[0], scale, *found[1:])
     return False
 
 
-def _centred(value: Value) -> list[Value] | None:
+def _match_centered(value: Value) -> list[Value] | None:
     """Return the small integers that a value is, and their zero points if it has such."""
     if value.element in SMALL:
         return [value]
@@ -183,14 +183,14 @@ def _centred(value: Value) -> list[Value] | None:
         (inner,) = made_by.operands
         if inner.element not in (*SMALL, "i32", value.element):
             return None
-        found = _centred(inner)
+        found = _match_centered(inner)
         is_moved = made_by.name == "stablehlo.reshape" and found is not None and len(found) > 1
         return None if is_moved else found
     made_by = maker(value, "stablehlo.subtract")
     if made_by is None or value.element not in ("i32", "f32"):
         return None
     wide, zero = made_by.operands
-    found = _centred(wide)
+    found = _match_centered(wide)
     if found is None or len(found) > 1 or not _fits(zero, found[0].element):
         return None
     return [*found, zero]
@@ -257,7 +257,7 @@ def _whole(operation: Operation) -> bool:
     """Match products of small integers that are added in 32 bits."""
     if operation.result.element != "i32":
         return False
-    found = [each for each in map(_centred, operation.operands) if each is not None]
+    found = [each for each in map(_match_centered, operation.operands) if each is not None]
     numbers, zeros = [each[0] for each in found], tuple(len(each) > 1 for each in found)
     if any(each.element not in _WHOLE for each in numbers):
         return False
@@ -267,7 +267,7 @@ def _whole(operation: Operation) -> bool:
     return become(operation, WHOLE[operation.name], *operands, **operation.attributes, zeros=zeros)
 
 
-def _weighted(operation: Operation) -> bool:
+def _replace_weighted(operation: Operation) -> bool:
     """Match products whose right factor is dequantized, in blocks of its contracted axis or not.
 
     Of its numbers in `blocks`, those along the axes `summed` are contracted with the other factor;

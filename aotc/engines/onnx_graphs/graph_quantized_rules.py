@@ -9,7 +9,7 @@ from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs import graph_quantized
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
 from aotc.engines.onnx_graphs.graph_elementwise import largest, smallest
-from aotc.engines.onnx_graphs.graph_products import arranged, convolved, product
+from aotc.engines.onnx_graphs.graph_products import arrange_factors, convolve, product
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
 from aotc.engines.onnx_graphs.stablehlo_program import NARROW, UnsupportedError
 
@@ -53,7 +53,7 @@ def _quantize(rule: Rule) -> list[Tensor]:
         return [graph.cast(graph.cast(made, "i32"), element)]
 
     def rounded(element: str, shift: int) -> Tensor:
-        offset = _shifted(graph, graph.reshape(zero, ()), element, shift)
+        offset = _shift(graph, graph.reshape(zero, ()), element, shift)
         made = graph.node("QuantizeLinear", [value, by, offset], value.shape, element)
         if low > limits.min:
             made = largest(graph, made, graph.like(low + shift, made))
@@ -67,7 +67,7 @@ def _quantize(rule: Rule) -> list[Tensor]:
     return [made]
 
 
-def _shifted(graph: Graph, tensor: Tensor, element: str, shift: int) -> Tensor:
+def _shift(graph: Graph, tensor: Tensor, element: str, shift: int) -> Tensor:
     """Return whole numbers, with a number added, as a small integer type that holds the sums."""
     if tensor.constant is not None:
         return graph.constant(tensor.constant.astype(np.int64) + shift, element)
@@ -94,19 +94,19 @@ def _dequantize(rule: Rule) -> list[Tensor]:
         or axes not in ((), operation.attributes.get("free", ()))
         or any(prod(each.shape) != 1 and each.shape != scale.shape for each in zeros)
     ):
-        return [_widened(graph, numbers, scale, zeros)]
+        return [_widen(graph, numbers, scale, zeros)]
     row = (prod(scale.shape),) if axes else ()
     where = {"axis": axes[0]} if axes else {}
     zero = zeros[0] if zeros else graph.constant(0, "i32")
     is_weight = is_fixed and paired != "stablehlo.add"
     if paired and not (is_weight and graph.names.kernels.signed):
-        numbers, zero = _unsigned(graph, numbers, zero)
-    offset = graph.full(_shifted(graph, zero, numbers.element, 0), row)
+        numbers, zero = _to_unsigned(graph, numbers, zero)
+    offset = graph.full(_shift(graph, zero, numbers.element, 0), row)
     inputs = [numbers, graph.reshape(scale, row), offset]
     return [graph.node("DequantizeLinear", inputs, numbers.shape, "f32", **where)]
 
 
-def _widened(graph: Graph, numbers: Tensor, scale: Tensor, zeros: Sequence[Tensor]) -> Tensor:
+def _widen(graph: Graph, numbers: Tensor, scale: Tensor, zeros: Sequence[Tensor]) -> Tensor:
     """Small integers less their zero points, times a scale."""
     wide = graph.cast(numbers, "f32")
     for zero in zeros:
@@ -143,7 +143,7 @@ def _bytes_of(rule: Rule) -> Tensor | None:
     return rule.graph.names.packed.get(rule.operands[1].name)
 
 
-def _weighted(rule: Rule) -> list[Tensor]:
+def _weighted_product(rule: Rule) -> list[Tensor]:
     """Multiply by quantized weights, of 4 bits as they are: that is as exact as float32.
 
     Of 8 bits, MatMulNBits is slow unless it rounds the other factor to 8 bits, as an option of the
@@ -168,20 +168,20 @@ def _weighted(rule: Rule) -> list[Tensor]:
         or (len(others) > 1 and (not is_unsigned or zero != middle))
     ):
         if others and not graph.names.kernels.operators and numbers.name in graph.names.fixed:
-            left, scale = _shifted_scales(graph, left, scale)
-        right = graph.full(_widened(graph, numbers, scale, others[1:]), numbers.shape)
+            left, scale = _shift_scales(graph, left, scale)
+        right = graph.full(_widen(graph, numbers, scale, others[1:]), numbers.shape)
         return [product(rule, left, graph.reshape(right, (depth, columns)))]
-    left, scale = _shifted_scales(graph, left, scale)
+    left, scale = _shift_scales(graph, left, scale)
     last = (len(numbers.shape) - 1, *range(len(numbers.shape) - 1))
     scale = graph.transpose(graph.full(scale, (*many, 1, columns)), last)
     scale = graph.reshape(scale, (columns, prod(many), 1))
     scale = graph.full(scale, (columns, prod(many), within // size))
     packed, offset = _bytes_of(rule), 0 if is_unsigned else middle
     if bits == 8:
-        packed = _shifted(graph, graph.transpose(numbers, last), "ui8", offset)
+        packed = _shift(graph, graph.transpose(numbers, last), "ui8", offset)
     elif packed is None:
         pairs = graph.reshape(graph.transpose(numbers, last), (columns, depth // 2, 2))
-        pairs = _shifted(graph, pairs, "i32", offset)
+        pairs = _shift(graph, pairs, "i32", offset)
         even, odd = (graph.part(pairs, 2, place, place + 1) for place in (0, 1))
         high = graph.each("Mul", odd, graph.like(16, odd))
         packed = graph.cast(graph.each("Add", even, high), "ui8")
@@ -198,7 +198,7 @@ def _weighted(rule: Rule) -> list[Tensor]:
     return [graph.reshape(made, result)]
 
 
-def _shifted_scales(graph: Graph, left: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+def _shift_scales(graph: Graph, left: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """Divide a left factor by `_SHIFT`, and multiply the scales of the right one with it."""
     left = graph.each("Mul", left, graph.like(1 / _SHIFT, left))
     return left, graph.each("Mul", scale, graph.like(_SHIFT, scale))
@@ -241,28 +241,28 @@ def _whole_dot_general(rule: Rule) -> list[Tensor]:
         return [_exact_product(rule)]
     if any(each is not None and prod(each.shape) != 1 for each in zeros):
         return [product(rule, *_less_zeros(rule, "i32"))]
-    left, left_zero = _unsigned(graph, left, zeros[0])
+    left, left_zero = _to_unsigned(graph, left, zeros[0])
     right_zero = zeros[1]
     if not graph.names.kernels.signed:
-        right, right_zero = _unsigned(graph, right, right_zero)
-    left, right = arranged(rule, left, right)
+        right, right_zero = _to_unsigned(graph, right, right_zero)
+    left, right = arrange_factors(rule, left, right)
     if 0 in left.shape:
         return [graph.constant(0, "i32")]
     inputs = [left, right, graph.reshape(left_zero, ())]
     if right_zero is not None:
-        inputs.append(_shifted(graph, graph.reshape(right_zero, ()), right.element, 0))
+        inputs.append(_shift(graph, graph.reshape(right_zero, ()), right.element, 0))
     made = graph.node("MatMulInteger", inputs, (*left.shape[:-1], right.shape[-1]), "i32")
     return [graph.reshape(made, rule.operation.result.shape)]
 
 
-def _unsigned(graph: Graph, tensor: Tensor, zero: Tensor | None) -> tuple[Tensor, Tensor]:
+def _to_unsigned(graph: Graph, tensor: Tensor, zero: Tensor | None) -> tuple[Tensor, Tensor]:
     """Small integers as unsigned ones, and their zero point."""
     zero = graph.constant(0, "i32") if zero is None else zero
     if tensor.element == "ui8":
-        return tensor, _shifted(graph, zero, "ui8", 0)
+        return tensor, _shift(graph, zero, "ui8", 0)
     known = graph.names.unsigned.get(tensor.name)
-    known = known or _shifted(graph, tensor, "ui8", _MIDDLE)
-    return known, _shifted(graph, zero, "ui8", _MIDDLE)
+    known = known or _shift(graph, tensor, "ui8", _MIDDLE)
+    return known, _shift(graph, zero, "ui8", _MIDDLE)
 
 
 def _less_zeros(rule: Rule, element: str) -> tuple[Tensor, ...]:
@@ -286,7 +286,7 @@ def _terms_max(rule: Rule) -> int:
 def _exact_product(rule: Rule) -> Tensor:
     """Multiply in float32, and add in 32 bits what float32 does not add exactly."""
     graph, most = rule.graph, _terms_max(rule)
-    left, right = arranged(rule, *_less_zeros(rule, "f32"))
+    left, right = arrange_factors(rule, *_less_zeros(rule, "f32"))
     depth, shape = left.shape[-1], (*left.shape[:-1], right.shape[-1])
     total = graph.constant(0, "i32")
     for start in range(0, depth, most):
@@ -307,14 +307,14 @@ def _whole_convolution(rule: Rule) -> list[Tensor]:
     terms = prod(kernel.shape) // max(outputs, 1)
     if terms > _terms_max(rule):
         raise UnsupportedError(f"stablehlo.convolution of {terms} integers for each result")
-    return [rule.graph.cast(convolved(rule, image, kernel), "i32")]
+    return [rule.graph.cast(convolve(rule, image, kernel), "i32")]
 
 
 RULES: Rules = {
     graph_quantized.DEQUANTIZE: _dequantize,
     graph_quantized.QUANTIZE: _quantize,
     graph_quantized.UNPACK: _unpack,
-    graph_quantized.WEIGHTED: _weighted,
+    graph_quantized.WEIGHTED: _weighted_product,
     graph_quantized.WHOLE["stablehlo.convolution"]: _whole_convolution,
     graph_quantized.WHOLE["stablehlo.dot_general"]: _whole_dot_general,
 }

@@ -8,8 +8,8 @@ import numpy as np
 from aotc.compile.mlir import long_sums
 from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
-from aotc.engines.onnx_graphs.graph_elementwise import COMBINED, FLOATS, computed
-from aotc.engines.onnx_graphs.graph_layout import padded
+from aotc.engines.onnx_graphs.graph_elementwise import COMBINED, FLOATS, to_computed
+from aotc.engines.onnx_graphs.graph_layout import pad_array
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
 from aotc.engines.onnx_graphs.stablehlo_program import Block, UnsupportedError
 
@@ -77,11 +77,11 @@ def _reduce(rule: Rule) -> list[Tensor]:
     inexact = name == "stablehlo.multiply" and element not in (*FLOATS, "i1")
     inexact |= name == "stablehlo.add" and element == "i64"
     if simple and rule.operation.operands[0].size and element != "ui64" and not inexact:
-        return [_reduced(rule, name, axes)]
+        return [_reduce_by(rule, name, axes)]
     return _tree(rule, axes)
 
 
-def _reduced(rule: Rule, name: str, axes: tuple[int, ...]) -> Tensor:
+def _reduce_by(rule: Rule, name: str, axes: tuple[int, ...]) -> Tensor:
     graph, start = rule.graph, rule.operands[1]
     value = rule.whole(0)
     made = reduce_to(graph, name, value, axes, rule.operation.result.shape)
@@ -98,7 +98,7 @@ def reduce_to(
     operator = _BOOLEANS[name] if element == "i1" else _REDUCED[name]
     wide = graph.cast(value, _WIDE.get(element, element))
     if operator == "ReduceSum":
-        return graph.cast(summed(graph, wide, axes), element)
+        return graph.cast(sum_axes(graph, wide, axes), element)
     inputs = [wide, graph.ints(*axes)]
     made = graph.node(operator, inputs, shape, wide.element, keepdims=0)
     if element in FLOATS and operator in ("ReduceMax", "ReduceMin"):
@@ -109,7 +109,7 @@ def reduce_to(
     return graph.cast(made, element)
 
 
-def summed(graph: Graph, value: Tensor, axes: Sequence[int]) -> Tensor:
+def sum_axes(graph: Graph, value: Tensor, axes: Sequence[int]) -> Tensor:
     """Sum over axes: of floats in several steps where they are long, of integers exactly."""
     if value.element not in FLOATS:
         wide = graph.cast(value, "i64")
@@ -182,10 +182,10 @@ def _reduce_window(rule: Rule) -> list[Tensor]:
     running = _running(name, value, window, edges)
     if running and strides == between == ones and not any(inside) and _is_neutral(name, start):
         axis, forward = running
-        return [accumulated(graph, name, value, axis, forward=forward)]
+        return [accumulate(graph, name, value, axis, forward=forward)]
     pooled = [axis for axis in range(rank) if (window[axis], strides[axis]) != (1, 1)]
     low, high = (tuple(edge[side] for edge in edges) for side in (0, 1))
-    padded_value = padded(graph, value, start, low, high, inside)
+    padded_value = pad_array(graph, value, start, low, high, inside)
     if (
         name in ("stablehlo.maximum", "stablehlo.add")
         and value.element in ("f16", "bf16", "f32")
@@ -210,7 +210,7 @@ def _pool(
     graph, result = rule.graph, rule.operation.result
     others = [axis for axis in range(len(result.shape)) if axis not in pooled]
     order = [*others, *pooled]
-    value = graph.transpose(computed(graph, value), order)
+    value = graph.transpose(to_computed(graph, value), order)
     outer = [value.shape[axis] for axis in range(len(others))]
     inner, made_inner = value.shape[len(others) :], [result.shape[axis] for axis in pooled]
     channels = outer if len(outer) == 2 else [1, prod(outer)]
@@ -282,7 +282,7 @@ def _running(
     return (axis, directions[edges[axis]]) if edges[axis] in directions else None
 
 
-def accumulated(graph: Graph, name: str, value: Tensor, axis: int, *, forward: bool) -> Tensor:
+def accumulate(graph: Graph, name: str, value: Tensor, axis: int, *, forward: bool) -> Tensor:
     """Return each number combined with all before it, or behind it: in steps that double."""
     wide = {"i32": "i32", "i64": "i64", "f32": "f32", "f64": "f64", "f16": "f32", "bf16": "f32"}
     if name == "stablehlo.add" and value.element in wide:

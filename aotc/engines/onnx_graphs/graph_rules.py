@@ -40,7 +40,7 @@ class Rule:
         return tuple(int(each) for each in self.operation.attributes.get(name, default))
 
 
-def of_operands(make: Callable[..., Tensor]) -> Callable[[Rule], list[Tensor]]:
+def operand_rule(make: Callable[..., Tensor]) -> Callable[[Rule], list[Tensor]]:
     """Return the rule of a function of the graph and the operands as they are."""
     return lambda rule: [make(rule.graph, *rule.operands)]
 

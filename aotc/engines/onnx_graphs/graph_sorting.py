@@ -1,7 +1,7 @@
 """Sorts, the largest numbers, and where they are."""
 
 from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
-from aotc.engines.onnx_graphs.graph_elementwise import FLOATS, compared, computed, order_key
+from aotc.engines.onnx_graphs.graph_elementwise import FLOATS, compare_by, order_key, to_computed
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
 from aotc.engines.onnx_graphs.stablehlo_program import Block, Operation, UnsupportedError, Value
 
@@ -17,11 +17,11 @@ def _sort(rule: Rule) -> list[Tensor]:
         return values
     for number, descending in reversed(keys):
         places = _largest(graph, _key(graph, values[number]), size, axis, descending)
-        values = [_taken(graph, each, places, axis) for each in values]
+        values = [_take(graph, each, places, axis) for each in values]
     return values
 
 
-def _taken(graph: Graph, value: Tensor, places: Tensor, axis: int) -> Tensor:
+def _take(graph: Graph, value: Tensor, places: Tensor, axis: int) -> Tensor:
     return graph.node("GatherElements", [value, places], places.shape, value.element, axis=axis)
 
 
@@ -39,9 +39,9 @@ def _key(graph: Graph, value: Tensor) -> Tensor:
     if value.element == "ui64":
         return graph.cast(graph.each("BitwiseXor", value, graph.like(2**63, value)), "i64")
     if value.element in FLOATS:
-        wide = computed(graph, value)
+        wide = to_computed(graph, value)
         zero = graph.like(0, wide)
-        wide = graph.where(compared(graph, "EQ", wide, zero), zero, wide)
+        wide = graph.where(compare_by(graph, "EQ", wide, zero), zero, wide)
         wide = graph.where(graph.is_nan(wide), graph.like(float("nan"), wide), wide)
         return order_key(graph, wide)
     return graph.cast(value, "i64" if value.element in ("ui32", "i64") else "i32")
@@ -50,13 +50,13 @@ def _key(graph: Graph, value: Tensor) -> Tensor:
 def _keys(block: Block) -> list[tuple[int, bool]]:
     """Return a comparison's operands in order, and whether the largest comes first."""
     (returned,) = block.returned
-    found = _compared_by(block, returned)
+    found = _sort_keys(block, returned)
     if found is None:
         raise UnsupportedError("stablehlo.sort with a comparison of its own")
     return found
 
 
-def _compared_by(block: Block, value: Value) -> list[tuple[int, bool]] | None:
+def _sort_keys(block: Block, value: Value) -> list[tuple[int, bool]] | None:
     made_by = value.made_by
     if made_by is None:
         return None
@@ -65,7 +65,7 @@ def _compared_by(block: Block, value: Value) -> list[tuple[int, bool]] | None:
     if made_by.name != "stablehlo.or":
         return None
     one, both = made_by.operands
-    first = _compared_by(block, one)
+    first = _sort_keys(block, one)
     if (
         first is None
         or len(first) != 1
@@ -74,7 +74,7 @@ def _compared_by(block: Block, value: Value) -> list[tuple[int, bool]] | None:
     ):
         return None
     equal, rest = both.made_by.operands
-    more = _compared_by(block, rest)
+    more = _sort_keys(block, rest)
     tied = equal.made_by
     if more is None or tied is None or tied.name != "stablehlo.compare":
         return None
@@ -123,7 +123,7 @@ def _top_k(rule: Rule) -> list[Tensor]:
     key = order_key(graph, value) if value.element in FLOATS else _key(graph, value)
     places = _largest(graph, key, count, axis, True)
     return [
-        _taken(graph, value, places, axis),
+        _take(graph, value, places, axis),
         graph.cast(places, rule.operation.results[1].element),
     ]
 

@@ -16,7 +16,7 @@ from aotc.engines.onnx_graphs import (
     graph_transposes,
 )
 from aotc.engines.onnx_graphs.graph_builder import ALL_KERNELS, Graph, Kernels, Tensor
-from aotc.engines.onnx_graphs.graph_elementwise import compared
+from aotc.engines.onnx_graphs.graph_elementwise import compare_by
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
 from aotc.engines.onnx_graphs.stablehlo_program import (
     NARROW,
@@ -58,7 +58,7 @@ def _case(rule: Rule) -> list[Tensor]:
     def branch(graph: Graph, number: int) -> list[Tensor]:
         if number == len(blocks) - 1:
             return rule.evaluate(graph, blocks[number], [])
-        here = compared(graph, "EQ", index, graph.like(number, index))
+        here = compare_by(graph, "EQ", index, graph.like(number, index))
         return _if(rule, graph, here, blocks[number], lambda other: branch(other, number + 1))
 
     return branch(rule.graph, 0)
@@ -128,12 +128,12 @@ def translate(
     graph_patterns.fuse(program, graph.names.decide)
     known: dict[int, Tensor] = {}
     for place, value in enumerate(program.arguments):
-        name = graph_names.weight(place) if place in weights else graph_names.given(place)
+        name = graph_names.weight(place) if place in weights else graph_names.input_name(place)
         if place in weights:
             graph.names.fixed.add(name)
         outside = graph.input(name, value.shape, _OUTSIDE.get(value.element, value.element))
         if value.element in NARROW:
-            known[id(value)] = graph_elementwise.of_four_bits(graph, outside, value.element)
+            known[id(value)] = graph_elementwise.from_four_bits(graph, outside, value.element)
         else:
             known[id(value)] = graph_elementwise.bit_cast(graph, outside, value.element)
     translation = _Translation(known)
@@ -175,13 +175,13 @@ class _Translation:
 
     def _results(self, graph: Graph, operation: Operation) -> Sequence[Tensor]:
         try:
-            return self._translated(graph, operation)
+            return self._translate(graph, operation)
         except UnsupportedError as error:
             self.refused.setdefault(str(error), []).append(operation)
             # Stand-ins, so that everything else that is refused is found as well.
             return [graph.input(graph.fresh(), v.shape, v.element) for v in operation.results]
 
-    def _translated(self, graph: Graph, operation: Operation) -> Sequence[Tensor]:
+    def _translate(self, graph: Graph, operation: Operation) -> Sequence[Tensor]:
         operands = [self._known[id(value)] for value in operation.operands]
         for value in operation.operands:
             if value.element in NARROW and operation.name not in _OF_NARROW:

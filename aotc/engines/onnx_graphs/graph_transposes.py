@@ -86,7 +86,7 @@ class _Moving:
         """Put a node into the graph: behind it what is transposed before it, if that can be."""
         self._graph.names.origin = node.origin
         node = replace(node, inputs=tuple(self.same.get(each, each) for each in node.inputs))
-        made = None if node.outputs[0] in self._graph.names.fixed else self._moved(node)
+        made = None if node.outputs[0] in self._graph.names.fixed else self._move(node)
         if made is None:
             for name in names_in(node):
                 self._whole(self.same.get(name, name))
@@ -101,7 +101,7 @@ class _Moving:
             self.same[name] = first
         self._turned[first] = made
 
-    def _moved(self, node: Node) -> _Turned | None:
+    def _move(self, node: Node) -> _Turned | None:
         if node.operator == "Transpose":
             (name,), order = node.inputs, node.attributes["perm"]
             assert isinstance(order, tuple)
@@ -110,14 +110,14 @@ class _Moving:
         if node.operator in ALONE:
             return self._each(node)
         if node.operator == "Concat":
-            return self._concatenated(node)
+            return self._move_concat(node)
         turned = self._turned.get(node.inputs[0]) if node.inputs else None
         if turned is None:
             return None
         if node.operator in REDUCTIONS:
-            return self._reduced(node, turned)
+            return self._move_reduction(node, turned)
         if node.operator == "Pad":
-            return self._padded(node, turned)
+            return self._move_pad(node, turned)
         if node.operator == "Slice":
             return self._cut(node, turned)
         return None
@@ -131,7 +131,7 @@ class _Moving:
         ]
         return self._all_in(node, orders[0]) if orders else None
 
-    def _concatenated(self, node: Node) -> _Turned | None:
+    def _move_concat(self, node: Node) -> _Turned | None:
         orders = {self._turned[name].order for name in node.inputs if name in self._turned}
         axis = node.attributes["axis"]
         if len(orders) != 1 or not isinstance(axis, int):
@@ -148,7 +148,7 @@ class _Moving:
             if operand is None:
                 return None
             operands.append(operand)
-        return self._made(node, operands, order)
+        return self._add_node(node, operands, order)
 
     def _before(self, name: str, order: tuple[int, ...], size: int) -> Tensor | None:
         """Return an operand before this transposition; None if that would move too much."""
@@ -167,7 +167,7 @@ class _Moving:
             return self._graph.reshape(tensor, [own[axis] for axis in back])
         return self._graph.transpose(self._graph.reshape(tensor, own), back)
 
-    def _reduced(self, node: Node, turned: _Turned) -> _Turned | None:
+    def _move_reduction(self, node: Node, turned: _Turned) -> _Turned | None:
         axes = self._tensors[node.inputs[1]].constant
         if axes is None or node.attributes["keepdims"]:
             return None
@@ -176,9 +176,9 @@ class _Moving:
         left = [axis for axis in order if axis not in gone]
         rank = {axis: place for place, axis in enumerate(sorted(left))}
         operands = [source, self._graph.ints(*gone)]
-        return self._made(node, operands, tuple(rank[axis] for axis in left))
+        return self._add_node(node, operands, tuple(rank[axis] for axis in left))
 
-    def _padded(self, node: Node, turned: _Turned) -> _Turned | None:
+    def _move_pad(self, node: Node, turned: _Turned) -> _Turned | None:
         edges = self._tensors[node.inputs[1]].constant
         if edges is None:
             return None
@@ -186,7 +186,7 @@ class _Moving:
         places = sorted(range(len(order)), key=lambda axis: order[axis])
         edges = edges.reshape(2, -1)[:, places].reshape(-1)
         filler = self._tensors[node.inputs[2]]
-        return self._made(node, [source, self._graph.ints(*edges.tolist()), filler], order)
+        return self._add_node(node, [source, self._graph.ints(*edges.tolist()), filler], order)
 
     def _cut(self, node: Node, turned: _Turned) -> _Turned | None:
         axes = self._tensors[node.inputs[3]].constant
@@ -195,9 +195,9 @@ class _Moving:
         source, order = turned
         places = [self._tensors[name] for name in node.inputs]
         places[0], places[3] = source, self._graph.ints(*(order[axis] for axis in axes.tolist()))
-        return self._made(node, places, order)
+        return self._add_node(node, places, order)
 
-    def _made(self, node: Node, operands: list[Tensor], order: tuple[int, ...]) -> _Turned:
+    def _add_node(self, node: Node, operands: list[Tensor], order: tuple[int, ...]) -> _Turned:
         """Add a node of these operands, whose result in this order replaces another's."""
         result = self._tensors[node.outputs[0]]
         shape = [size for _, size in sorted(zip(order, result.shape, strict=True))]

@@ -211,7 +211,7 @@ class _Reader:
         read_as = _ATTRIBUTES.get(name, {})
         made.attributes = {
             each.name: read_as.get(each.name, _plain)(each.attr)
-            for each in _named(operation.attributes)
+            for each in _named_attributes(operation.attributes)
         }
         made.blocks = [
             self._block(block, inside, None)
@@ -241,7 +241,7 @@ def _line(operation: Any) -> str:
     return layers[1].rstrip("/") if layers else ""
 
 
-def _named(attributes: Any) -> Iterator[Any]:
+def _named_attributes(attributes: Any) -> Iterator[Any]:
     for index in range(len(attributes)):
         yield attributes[index]
 

@@ -43,7 +43,7 @@ def options() -> Any:
     return chosen
 
 
-def optimized(graph: Graph, folder: Path) -> Any:
+def optimize(graph: Graph, folder: Path) -> Any:
     """Return ONNX Runtime's optimized graph for any processor, by a file in `folder`.
 
     Raises UnsupportedError, which names the operation, for what it has no code for.
@@ -61,7 +61,7 @@ def optimized(graph: Graph, folder: Path) -> Any:
             disabled_optimizers=list(names.DISABLED),
         )
     except Exception as error:
-        raise UnsupportedError(_refused(graph, str(error))) from error
+        raise UnsupportedError(_refused_operation(graph, str(error))) from error
     return onnx.load_model(made)
 
 
@@ -94,7 +94,7 @@ def _is_positive_at_zero(graph: Graph, name: str) -> bool:
     return not bool(np.any((array == 0) & np.signbit(array)))
 
 
-def _refused(graph: Graph, words: str) -> str:
+def _refused_operation(graph: Graph, words: str) -> str:
     """Name the operation of which ONNX Runtime says that it does not take it."""
     names = {name: node for node in graph.walk() for name in (f"{node.origin}/{node.outputs[0]}",)}
     for said in _NAMED.findall(words):
@@ -112,7 +112,7 @@ def with_weights_outside(model: Any, weights: Collection[int], threads: str) -> 
     threads: who computes a call (`aotc.engines.onnx_graphs.graph_job`).
     """
     outside = {graph_names.weight(place) for place in weights}
-    graph, used = model.graph, _used(model.graph)
+    graph, used = model.graph, _used_values(model.graph)
     kept = [each for each in graph.input if each.name not in outside]
     for each in sorted(graph.input, key=lambda each: each.name):
         if each.name in outside & used:
@@ -127,7 +127,7 @@ def with_weights_outside(model: Any, weights: Collection[int], threads: str) -> 
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _used(graph: Any) -> set[str]:
+def _used_values(graph: Any) -> set[str]:
     """Return names of values that the nodes of a graph take, within loops and branches too."""
     inside = [attribute.g.output for node in _walk(graph) for attribute in node.attribute]
     found = {each.name for outputs in inside for each in outputs}

@@ -14,14 +14,14 @@ from aotc.engines.onnx_graphs.graph_job import Job
 
 def compile_job(job: Job) -> Result:
     """Translate the module and optimize the graph."""
-    return graph_worker.compile_job(job, ONNX_RUNTIME, _optimized)
+    return graph_worker.compile_job(job, ONNX_RUNTIME, _optimize)
 
 
-def _optimized(made: graph_worker.Translated) -> graph_worker.Taken:
+def _optimize(made: graph_worker.Translated) -> graph_worker.Taken:
     from aotc.engines.onnxruntime import graph_optimizer
 
     with TemporaryDirectory() as folder:
-        model = graph_optimizer.optimized(made.graph, Path(folder))
+        model = graph_optimizer.optimize(made.graph, Path(folder))
     serialized = graph_optimizer.with_weights_outside(model, made.weights, made.threads)
     return graph_worker.Taken(serialized, graph_optimizer.operators(model))
 

@@ -79,13 +79,13 @@ def keep_apart(model: Any, fixed: frozenset[str], constant: frozenset[str]) -> N
             if any(_differs(node, linear, each, in_product, fixed) for each in _takers(user))
         ]
         if behind:
-            same = unchanged(output)
+            same = hide_value(output)
             for user in behind:
                 user.replace_source_output(same.output(0))
     model.validate_nodes_and_infer_types()
 
 
-def unchanged(value: Any) -> Any:
+def hide_value(value: Any) -> Any:
     """Return a node that gives a value of float32, and that OpenVINO does not look through."""
     return ops.prelu(value, np.ones(1, np.float32))
 

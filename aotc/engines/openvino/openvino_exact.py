@@ -125,7 +125,7 @@ def _windows(operation: Operation) -> str:
     return "with dilations" if prod(dilations) != 1 else ""
 
 
-def _indexed(operation: Operation) -> str:
+def _index_limit(operation: Operation) -> str:
     largest = max(operation.operands[0].shape, default=0)
     return f"along {largest} places" if largest > PLACES_MAX else ""
 
@@ -136,14 +136,14 @@ def _scatter(operation: Operation) -> str:
         f"stablehlo.{w}imum" for w in ("max", "min")
     }:
         return "of f32 with a maximum or minimum, which forgets what is no number"
-    return _indexed(operation)
+    return _index_limit(operation)
 
 
 _ODD: Mapping[str, Callable[[Operation], str]] = {
     "convert": _convert,
     "dot_general": lambda operation: "" if operation.result.shape else "of two vectors",
     "reduce_window": _windows,
-    **dict.fromkeys(_INDEXED, _indexed),
+    **dict.fromkeys(_INDEXED, _index_limit),
     "scatter": _scatter,
 }
 """What of these operations is not exact: "" if it is."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
-from aotc.engines.openvino.openvino_chains import keep_apart, ops, unchanged
+from aotc.engines.openvino.openvino_chains import hide_value, keep_apart, ops
 from aotc_runtime.engines.graph_names import weight
 from aotc_runtime.engines.openvino.openvino_compilation import BODIES
 from aotc_runtime.engines.openvino.openvino_engine import package
@@ -69,7 +69,7 @@ def state_sizes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
                 continue  # the part before or behind a place, which Concat puts together
             consumers = output.get_target_inputs()
             if kind == "Slice" and _is_moving(node):
-                made = _gathered(node, known[0])
+                made = _gather_slice(node, known[0])
             else:
                 made = ops.reshape(output, np.array(known[0], np.int64), False)
             for consumer in consumers:
@@ -87,7 +87,7 @@ def _is_moving(node: Any) -> bool:
     return bool((step.get_data() == 1).all())
 
 
-def _gathered(node: Any, shape: Sequence[int]) -> Any:
+def _gather_slice(node: Any, shape: Sequence[int]) -> Any:
     """Gather what a slice takes in steps of one, axis by axis."""
     value, starts = node.input_value(0), node.input_value(1)
     for number, axis in enumerate(node.input_value(4).get_node().get_data().tolist()):
@@ -101,7 +101,7 @@ _HIGH, _LOW = -(2**16), 2**16 - 1
 """Each half of an integer's bits is a number that float32 holds, and the high one has its sign."""
 
 
-def _compared(node: Any) -> Any:
+def _compare_halves(node: Any) -> Any:
     """Compare integers of 32 bits by halves; those of 64 bits become some of 32 in OpenVINO."""
     if _element(node) not in ("i32", "i64"):
         return None
@@ -145,7 +145,7 @@ def _gelu(node: Any) -> Any:
     return ops.select(ops.less(np.float32(_GELU_MAX), value), value, node.output(0))
 
 
-def _turned(node: Any) -> Any:
+def _turn_comparison(node: Any) -> Any:
     """Say a comparison from the other side, where it is false of what is no number."""
     if _element(node) != "f32":
         return None
@@ -249,7 +249,7 @@ def _is_bounded(value: Any) -> bool:
     return node.get_type_name() in _BOUNDED
 
 
-def _padded(node: Any, fixed: frozenset[str]) -> Any:
+def _multiply_padding(node: Any, fixed: frozenset[str]) -> Any:
     """Multiply the zeros around a convolution's input with kernels that may be infinite.
 
     OpenVINO leaves them out. fixed: names of nodes whose results no input changes.
@@ -264,7 +264,7 @@ def _padded(node: Any, fixed: frozenset[str]) -> Any:
     padded = ops.pad(value, np.array(low), np.array(high), "constant", np.float32(0))
     none = [0] * (len(low) - 2)
     return convolution(
-        unchanged(padded.output(0)),
+        hide_value(padded.output(0)),
         kernel,
         attributes["strides"],
         none,
@@ -304,14 +304,14 @@ def _absolute(node: Any, fixed: frozenset[str]) -> Any:
     value = node.input_value(0)
     if node.get_name() in fixed or _element(node) != "f32":
         return ops.multiply(value, ops.sign(value))
-    node.input(0).replace_source_output(unchanged(value).output(0))
+    node.input(0).replace_source_output(hide_value(value).output(0))
     return None
 
 
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 
-def _reduced(node: Any) -> Any:
+def _reduce_axes(node: Any) -> Any:
     """Reduce to sizes of 1, then drop these axes; split reductions of three axes.
 
     Of three axes, the first or the last is reduced in an array of two.
@@ -409,7 +409,7 @@ def _end_attention(node: Any) -> None:
     for place, value in enumerate(node.input_values()):
         product = value.get_node()
         if product.get_type_name() == "MatMul" and _is_of_softmax(product.input_value(0)):
-            node.input(place).replace_source_output(unchanged(value).output(0))
+            node.input(place).replace_source_output(hide_value(value).output(0))
 
 
 def _is_of_softmax(value: Any) -> bool:
@@ -425,7 +425,7 @@ def _is_of_softmax(value: Any) -> bool:
     return False
 
 
-def _stepped(node: Any) -> Any:
+def _unstride(node: Any) -> Any:
     """Convolve one channel with stride 1 along axes with a single result, and take the first.
 
     With larger strides OpenVINO 2026.4 reads beyond its input.
@@ -455,7 +455,7 @@ def _widen_kernel(node: Any) -> None:
     kernel = node.input_value(1)
     is_widened = kernel.get_node().get_type_name() == "Multiply"
     if is_widened and prod(kernel.get_shape()[2:]) == 1:
-        node.input(1).replace_source_output(unchanged(kernel).output(0))
+        node.input(1).replace_source_output(hide_value(kernel).output(0))
 
 
 def _repeat_scales(node: Any) -> None:
@@ -489,17 +489,17 @@ _COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqu
 _JOINED = ("Add", "Divide", "Maximum", "Minimum", "Multiply", "Power", "Select", "Subtract")
 
 _REPAIRS: Sequence[Repairs] = (
-    {"Convolution": _stepped},
-    dict.fromkeys(_COMPARISONS, _compared),
+    {"Convolution": _unstride},
+    dict.fromkeys(_COMPARISONS, _compare_halves),
     dict.fromkeys(_EXTREMES, _extreme),
     {
         **dict.fromkeys(("Clamp", "Exp", "Relu", "Sigmoid", "Maximum", "Minimum"), _none_kept),
-        **dict.fromkeys(("Greater", "GreaterEqual"), _turned),
+        **dict.fromkeys(("Greater", "GreaterEqual"), _turn_comparison),
         "Gelu": _gelu,
     },
     dict.fromkeys(("Softmax", "LogSoftmax"), _whole_rows),
     {"Power": _power},
-    dict.fromkeys(_REDUCTIONS, _reduced),
+    dict.fromkeys(_REDUCTIONS, _reduce_axes),
     dict.fromkeys(("Add", "Divide", "Multiply", "Subtract"), _keep_rank),
     {"MatMul": _repeat_scales},
     {"Convolution": _widen_kernel},
@@ -527,5 +527,5 @@ def repair(model: Any, within: bool = False) -> None:
     if not within:
         keep_until_called(model, fixed)
     convolutions = ("Convolution", "GroupConvolution")
-    _replace_each(model, dict.fromkeys(convolutions, lambda node: _padded(node, fixed)))
+    _replace_each(model, dict.fromkeys(convolutions, lambda node: _multiply_padding(node, fixed)))
     keep_apart(model, fixed, fixed_nodes(model, within=False, but=_UNFOLDED))

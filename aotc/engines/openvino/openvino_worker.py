@@ -25,10 +25,10 @@ _WORDS_MAX = 300
 
 def compile_job(job: Job) -> Result:
     """Translate the module and turn the graph into OpenVINO's own."""
-    return graph_worker.compile_job(job, OPENVINO, _taken)
+    return graph_worker.compile_job(job, OPENVINO, _take)
 
 
-def _taken(made: graph_worker.Translated) -> graph_worker.Taken:
+def _take(made: graph_worker.Translated) -> graph_worker.Taken:
     from aotc.engines.onnx_graphs.graph_model import model_of
     from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
     from aotc.engines.openvino.openvino_exact import require_exact

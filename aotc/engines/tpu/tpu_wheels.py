@@ -15,7 +15,7 @@ HINT = (
 _PINNED = re.compile(r"\Alibtpu *== *([0-9.]+?)\.\*")
 
 
-def wanted() -> str:
+def wanted_release() -> str:
     """Return the libtpu release of the installed jax, such as "0.0.50"; "" if unknown.
 
     jax's extra `tpu` names it, and jax and jaxlib have the same version.
@@ -26,7 +26,7 @@ def wanted() -> str:
 
 def find() -> tuple[Path, str]:
     """Return the installed library and its version. Raises CompileError (AOTC-E907)."""
-    needed = wanted()
+    needed = wanted_release()
     expected = f"{PLUGIN} {needed}, for jax {version('jax')}"
     try:
         installed = distribution(PLUGIN)

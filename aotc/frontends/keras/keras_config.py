@@ -89,17 +89,17 @@ class Checking:
     def findings(self, config: dict[str, Any]) -> list[Finding]:
         """Return AOTC-E844 for all that the frontend does not take, each once. Raises Damaged."""
         found: dict[str, Finding] = {}
-        for what, hint in self._refused(config, "the model", 0):
+        for what, hint in self._check_value(config, "the model", 0):
             found.setdefault(what, finding("AOTC-E844", self.where, what, hint=hint))
         return list(found.values())
 
-    def _refused(self, value: Any, inside: str, depth: int) -> Iterator[tuple[str, str]]:
+    def _check_value(self, value: Any, inside: str, depth: int) -> Iterator[tuple[str, str]]:
         """Yield unsupported parts of a value in the layer `inside`, each with a hint."""
         if depth > DEPTH_MAX:
             raise Damaged(f"a configuration of at most {DEPTH_MAX} levels", "more")
         if isinstance(value, list):
             for each in value:
-                yield from self._refused(each, inside, depth + 1)
+                yield from self._check_value(each, inside, depth + 1)
         if not isinstance(value, dict):
             return
         inner = value.get("config")
@@ -120,7 +120,7 @@ class Checking:
             if not _has_tensor(node):
                 raise Damaged("operations on the model's inputs", f"{inside} without any")
         for each in value.values():
-            yield from self._refused(each, inside, depth + 1)
+            yield from self._check_value(each, inside, depth + 1)
 
     def _object(self, value: dict[str, Any], inside: str) -> Iterator[tuple[str, str]]:
         name, module, inner = value["class_name"], value.get("module"), value.get("config")
@@ -167,7 +167,7 @@ def _has_tensor(value: Any) -> bool:
     return isinstance(value, list) and any(map(_has_tensor, value))
 
 
-def _of_keras(module: str, name: str) -> Any:
+def _keras_object(module: str, name: str) -> Any:
     """Return Keras's object of a name, without importing anything."""
     if module != "keras" and not module.startswith("keras."):
         return None
@@ -175,7 +175,7 @@ def _of_keras(module: str, name: str) -> Any:
 
 
 def _is_class(module: str, name: str) -> bool:
-    found = _of_keras(module, name)
+    found = _keras_object(module, name)
     if not isinstance(found, type) or not found.__module__.startswith("keras."):
         return False
     return issubclass(found, _KINDS) and (name in MODELS or not issubclass(found, keras.Model))
@@ -186,5 +186,5 @@ def _is_function(module: str, name: Any) -> bool:
     if not isinstance(name, str) or name.startswith("_"):
         return False
     module = "keras.activations" if module == "builtins" else module
-    found = _of_keras(module, name) if module in _FUNCTIONS else None
+    found = _keras_object(module, name) if module in _FUNCTIONS else None
     return callable(found) and not isinstance(found, type)

@@ -13,7 +13,7 @@ from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, 
 from aotc.capture.model_files.model_archive import (
     Archive,
     Damaged,
-    damaged,
+    damaged_file,
     json_text,
     read_archive,
 )
@@ -57,13 +57,13 @@ class KerasFrontend:
             read = config.read(archive.read(CONFIG))
             raise_if(config.Checking(file.text, file.enable_x64).findings(read))
             keras_loading.check_weights(bytes(archive.read(WEIGHTS)))
-            return _model(file, *_loaded(file, archive, read), _keys(read), version)
+            return _model(file, *_load(file, archive, read), _keys(read), version)
         except Damaged as error:
-            raise damaged(file.text, error) from error
+            raise damaged_file(file.text, error) from error
 
 
 def _require_jax(file: ModelFile) -> None:
-    backend = keras_loading.imported().backend.backend()
+    backend = keras_loading.import_keras().backend.backend()
     if backend != "jax":
         cause = "keras-uses-another-backend"
         raise refusal("AOTC-E843", file.text, backend, cause=cause, expected="jax")
@@ -88,7 +88,7 @@ def _version(data: memoryview) -> str:
     return version[:100]
 
 
-def _loaded(file: ModelFile, archive: Archive, config: Mapping[str, Any]) -> tuple[Any, Any]:
+def _load(file: ModelFile, archive: Archive, config: Mapping[str, Any]) -> tuple[Any, Any]:
     import keras
 
     try:
@@ -109,7 +109,7 @@ def _model(file: ModelFile, model: Any, scope: Any, keys: list[str], version: st
     if not model.built or not getattr(model, "inputs", None):
         hint = "call the model once, or give it a keras.Input, before it is saved"
         raise refusal("AOTC-E844", file.text, "a model without inputs", hint=hint)
-    names = {id(each): name for name, each in _named(model.variables)}
+    names = {id(each): name for name, each in _named_variables(model.variables)}
     values = {id(each): _value(each, scope) for each in model.variables}
     inputs = tuple(_inputs(model, keys, file))
     raise_if([*_unread(model, names, values, file), *_wide(model, names, inputs, file)])
@@ -136,7 +136,7 @@ def _model(file: ModelFile, model: Any, scope: Any, keys: list[str], version: st
     )
 
 
-def _named(variables: list[Any]) -> Iterator[tuple[str, Any]]:
+def _named_variables(variables: list[Any]) -> Iterator[tuple[str, Any]]:
     """Yield variables by their paths; models in a model may have layers of the same name."""
     seen: set[str] = set()
     for each in variables:

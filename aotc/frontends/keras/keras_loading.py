@@ -20,7 +20,7 @@ _PLOTTING = "matplotlib"
 """Which Keras imports to draw with where it is there; half of the time of its import."""
 
 
-def imported() -> Any:
+def import_keras() -> Any:
     """Import Keras on jax, unless the program has imported it on another backend.
 
     A keras.json of the user who builds has no effect.
@@ -47,7 +47,7 @@ def _absent(package: str) -> Iterator[None]:
         del sys.modules[package]
 
 
-def opened(data: bytes) -> Any:
+def open_hdf5(data: bytes) -> Any:
     """Return an HDF5 file in memory."""
     return h5py.File(h5py.h5f.open_file_image(data))
 
@@ -63,7 +63,7 @@ def check_weights(data: bytes) -> None:
     and no array is larger than it is.
     """
     try:
-        with opened(data) as file:
+        with open_hdf5(data) as file:
             _walk(file, len(data))
     except Damaged:
         raise
@@ -122,7 +122,7 @@ def load(config: Mapping[str, Any], weights: bytes) -> tuple[Any, Any]:
         """Weights in memory."""
 
         def _get_h5_file(self, path_or_io: Any, mode: str | None = None) -> Any:
-            return opened(path_or_io.getvalue())
+            return open_hdf5(path_or_io.getvalue())
 
     scope = keras.StatelessScope(initialize_variables=False)
     failed, messages = set[int](), dict[int, tuple[Any, Exception]]()

@@ -29,7 +29,7 @@ from aotc.frontends.onnx.onnx_graph_reader import (
     key_of,
 )
 from aotc.frontends.onnx.onnx_operator_table import OPERATORS, Value
-from aotc.frontends.onnx.onnx_refusals import damaged, lacking
+from aotc.frontends.onnx.onnx_refusals import bad_model, lacking
 from aotc.frontends.onnx.onnx_tensors import DTYPES, dtype_of
 
 _NARROW: dict[np.dtype[Any], np.dtype[Any]] = {np.dtype(np.int64): np.dtype(np.int32)}
@@ -91,24 +91,24 @@ class Evaluation:
         for node in nodes:
             self.left -= 1
             if self.left < 0:
-                raise damaged(self.where, f"more than {NODES:,} nodes to evaluate in one call")
+                raise bad_model(self.where, f"more than {NODES:,} nodes to evaluate in one call")
             inputs = [scope[name] if name else None for name in node.inputs]
             while inputs and inputs[-1] is None and not node.inputs[len(inputs) - 1]:
                 inputs.pop()
             with jax.named_scope(node.name):
                 outputs = self._outputs(node, inputs, scope)
             if len(outputs) < len(node.outputs) and any(node.outputs[len(outputs) :]):
-                raise damaged(f"{self.where}: {node.label}", f"{len(node.outputs)} outputs")
+                raise bad_model(f"{self.where}: {node.label}", f"{len(node.outputs)} outputs")
             for name, value in zip(node.outputs, outputs, strict=False):
                 if name:
-                    scope.values[name] = self._checked(value, node)
+                    scope.values[name] = self._check_value(value, node)
 
     def function(
         self, function: Function, inputs: Sequence[Value], attributes: Mapping[str, Any]
     ) -> list[Value]:
         """Return the outputs of a function of the model, or of an operator's body."""
         if self.depth >= DEPTH:
-            raise damaged(self.where, f"functions nested more than {DEPTH} deep")
+            raise bad_model(self.where, f"functions nested more than {DEPTH} deep")
         given = [*inputs, *[None] * (len(function.inputs) - len(inputs))]
         stated = {**function.defaults, **attributes}
         scope = Scope(dict(zip(function.inputs, given, strict=True)), None, stated)
@@ -126,7 +126,7 @@ class Evaluation:
         local = self.functions.get(key_of(node))
         if local is not None:
             if len(inputs) > len(local.inputs):
-                raise damaged(f"{self.where}: {node.label}", f"{len(inputs)} inputs")
+                raise bad_model(f"{self.where}: {node.label}", f"{len(inputs)} inputs")
             return self.function(local, inputs, attributes)
         call = Call(self, node, attributes, scope)
         call.require_types(inputs)
@@ -134,21 +134,21 @@ class Evaluation:
         if entry.function is None:
             return self.function(self._body(node, inputs, attributes), inputs, attributes)
         try:
-            found = self._computed(entry.function, call, inputs)
+            found = self._compute(entry.function, call, inputs)
         except jax.errors.InconclusiveDimensionOperation:
             raise
         except _WRONG as error:
             if any(onnx_values.has_symbols(value) for value in inputs):
                 raise
-            raise damaged(
+            raise bad_model(
                 f"{self.where}: {node.label}",
-                f"inputs {', '.join(map(onnx_values.described, inputs))}: {error}",
+                f"inputs {', '.join(map(onnx_values.type_text, inputs))}: {error}",
                 expected=f"valid inputs of {node.op}",
                 hint="state sizes of the inputs that the model accepts, or export it again",
             ) from error
         return found if isinstance(found, tuple) else (found,)
 
-    def _computed(self, function: Any, call: Call, inputs: list[Value]) -> Any:
+    def _compute(self, function: Any, call: Call, inputs: list[Value]) -> Any:
         """Symbolic sizes are computed with as what they are, or else as numbers of the program."""
         if not any(map(onnx_values.is_symbolic, inputs)):
             with np.errstate(all="ignore"):
@@ -160,21 +160,21 @@ class Evaluation:
             return function(
                 call,
                 *(
-                    call.traced(value)
+                    call.to_jax(value)
                     if onnx_values.is_symbolic(value) and index not in deciding
                     else value
                     for index, value in enumerate(inputs)
                 ),
             )
 
-    def _checked(self, value: Value, node: Node) -> Value:
+    def _check_value(self, value: Value, node: Node) -> Value:
         if isinstance(value, list) or value is None:
             return value
         if not isinstance(value, np.ndarray | jax.Array):
             value = np.asarray(value)
         if onnx_values.elements(value.shape) > onnx_values.LARGEST:
-            raise damaged(f"{self.where}: {node.label}", f"an array of {list(value.shape)}")
-        return onnx_values.settled(value) if onnx_values.is_known(value) else value
+            raise bad_model(f"{self.where}: {node.label}", f"an array of {list(value.shape)}")
+        return onnx_values.settle(value) if onnx_values.is_known(value) else value
 
     def _body(self, node: Node, inputs: Sequence[Value], attributes: Mapping[str, Any]) -> Function:
         """Return onnx's definition of an operator by others."""
@@ -250,7 +250,7 @@ class Call:
         value = self.attributes.get(name, default)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
-    def wanted(self, output: int) -> bool:
+    def is_wanted(self, output: int) -> bool:
         """Return whether somebody takes this output."""
         return len(self.node.outputs) > output and bool(self.node.outputs[output])
 
@@ -258,15 +258,15 @@ class Call:
         """Raise that there is no function for this call: AOTC-E844."""
         raise lacking(self.where, found, **words)
 
-    def damaged(self, found: str, **words: str) -> Never:
+    def refuse(self, found: str, **words: str) -> Never:
         """Raise that the operator accepts no such call: AOTC-E843."""
-        raise damaged(self.where, found, **words)
+        raise bad_model(self.where, found, **words)
 
     def dtype(self, kind: int) -> np.dtype[Any]:
         """Return the dtype of a number in TensorProto, as the file has it."""
         return dtype_of(kind, self.where)
 
-    def computed(self, dtype: Any) -> np.dtype[Any]:
+    def jax_dtype(self, dtype: Any) -> np.dtype[Any]:
         """Return the dtype with which jax computes a dtype of the file. Raises CaptureError."""
         stated: np.dtype[Any] = np.dtype(dtype)
         if jax.config.jax_enable_x64:
@@ -278,15 +278,15 @@ class Call:
             )
         return _NARROW.get(stated, stated)
 
-    def traced(self, value: Value) -> Any:
+    def to_jax(self, value: Value) -> Any:
         """Return a value as an array of jax, with the dtype that jax computes with."""
         if not isinstance(value, np.ndarray):
             return value
         if value.dtype == object:
-            dtype = self.computed(np.int64)
+            dtype = self.jax_dtype(np.int64)
             flat = [jnp.asarray(size, dtype) for size in value.flat]
             return jnp.stack(flat).reshape(value.shape) if flat else jnp.zeros(value.shape, dtype)
-        dtype = self.computed(value.dtype)
+        dtype = self.jax_dtype(value.dtype)
         if dtype != value.dtype and not onnx_values.fits(value, dtype):
             self.lacks(
                 f"{value.dtype} values outside the range of {dtype}", hint="set `enable_x64 = true`"
@@ -300,9 +300,9 @@ class Call:
             for value in values
         ):
             return np, values
-        return jnp, tuple(self.traced(value) for value in values)
+        return jnp, tuple(self.to_jax(value) for value in values)
 
-    def known(self, value: Value, what: str) -> Array:
+    def concrete(self, value: Value, what: str) -> Array:
         """Return a value that has to be known while tracing."""
         if not isinstance(value, np.ndarray):
             self.lacks(
@@ -318,10 +318,10 @@ class Call:
             int(size)
             if isinstance(size, int | np.integer | np.bool_ | float | np.floating)
             else size
-            for size in self.known(value, what).reshape(-1).tolist()
+            for size in self.concrete(value, what).reshape(-1).tolist()
         )
 
-    def shaped(self, shape: Sequence[Any]) -> bool:
+    def is_small(self, shape: Sequence[Any]) -> bool:
         """Return whether an array of this shape is small enough to be known.
 
         Raises:
@@ -329,15 +329,15 @@ class Call:
         """
         fixed = [size for size in shape if isinstance(size, int)]
         if min(fixed, default=0) < 0:
-            self.damaged(f"the shape {list(shape)}")
+            self.refuse(f"the shape {list(shape)}")
         if (count := onnx_values.elements(shape)) > onnx_values.LARGEST:
-            self.damaged(f"an array of {list(shape)}")
+            self.refuse(f"an array of {list(shape)}")
         return count <= onnx_values.KNOWN and len(fixed) == len(shape)
 
     def run(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """Return the outputs of a graph that is an attribute."""
         if len(inputs) != len(graph.inputs):
-            self.damaged(f"a graph of {len(graph.inputs)} inputs", expected=f"{len(inputs)}")
+            self.refuse(f"a graph of {len(graph.inputs)} inputs", expected=f"{len(inputs)}")
         return self.evaluation.graph(graph, inputs, self.scope)
 
     def spend(self, nodes: int) -> None:
@@ -350,9 +350,9 @@ class Call:
         stated = schema.inputs
         variadic = bool(stated) and stated[-1].option == stated[-1].option.Variadic
         if len(inputs) > len(stated) and not variadic:
-            self.damaged(f"{len(inputs)} inputs", expected=f"at most {len(stated)}")
+            self.refuse(f"{len(inputs)} inputs", expected=f"at most {len(stated)}")
         if len(inputs) < schema.min_input:
-            self.damaged(f"{len(inputs)} inputs", expected=f"at least {schema.min_input}")
+            self.refuse(f"{len(inputs)} inputs", expected=f"at least {schema.min_input}")
         types: dict[str, np.dtype[Any]] = {}
         for index, value in enumerate(inputs):
             formal = stated[min(index, len(stated) - 1)]
@@ -365,7 +365,7 @@ class Call:
             if several or formal.type_str.startswith(("tensor(", "seq(", "optional(")):
                 continue
             if types.setdefault(formal.type_str, dtype) != dtype:
-                self.damaged(
+                self.refuse(
                     f"inputs of {types[formal.type_str]} and of {dtype}",
                     expected=f"{self.node.op} of one type",
                 )

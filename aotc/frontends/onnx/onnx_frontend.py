@@ -12,7 +12,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import IR_VERSION, ModelProto, defs
 
-from aotc.base.errors import raise_if, refusal, shortened
+from aotc.base.errors import raise_if, refusal, shorten
 from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, ModelInput
 from aotc.capture.model_files.source_lines import own_line
 from aotc.frontends.integer_bounds import exceeding
@@ -33,7 +33,7 @@ from aotc.frontends.onnx.onnx_graph_reader import (
     subgraphs,
 )
 from aotc.frontends.onnx.onnx_operator_table import OPERATORS
-from aotc.frontends.onnx.onnx_refusals import UNREAD, damaged, lacking, lacks, shown
+from aotc.frontends.onnx.onnx_refusals import UNREAD, bad_model, lacking, lacks, quote
 from aotc.frontends.onnx.onnx_tensors import dtype_of
 from aotc.frontends.onnx.onnx_values import fits
 from aotc_runtime.base.errors import Finding
@@ -84,9 +84,9 @@ class OnnxFrontend:
         """Return a model as a function that is evaluated while jax traces; see `Frontend.read`."""
         if file.signature is not None:
             cause = "signature-is-not-supported"
-            raise refusal("AOTC-E845", file.text, shown(file.signature), cause=cause)
+            raise refusal("AOTC-E845", file.text, quote(file.signature), cause=cause)
         parsed, cut = _without_maps(_parse(file))
-        raise_if(_unsupported(file.text, parsed))
+        raise_if(_unsupported_operators(file.text, parsed))
         graph, weights = _split(parsed)
         inputs = tuple(_input(message, file.text) for message in graph.messages)
         narrowed: list[str] = []
@@ -98,7 +98,7 @@ class OnnxFrontend:
 
         def function(weights: Mapping[str, Any], *arrays: Any) -> dict[str, Any]:
             evaluation = Evaluation(file.text, parsed.reader, parsed.functions)
-            return _called(evaluation, graph, weights, arrays)
+            return _call_model(evaluation, graph, weights, arrays)
 
         names = {size for entry in inputs for size in entry.shape if isinstance(size, str)}
         return Model(
@@ -108,7 +108,7 @@ class OnnxFrontend:
             ranges=dict.fromkeys(sorted(names), (None, None)),
             producer={**parsed.producer, **cut},
             narrowed=tuple(narrowed),
-            layers=_layers(_reached(parsed)),
+            layers=_layers(_reached_nodes(parsed)),
             exceeding=exceeding,
         )
 
@@ -129,19 +129,19 @@ def _parse(file: ModelFile) -> _Parsed:
         onnx_wire.walk(file.data, ModelProto.DESCRIPTOR)
         model = ModelProto.FromString(file.data)
     except (WireError, DecodeError) as error:
-        raise damaged(where, str(error)) from error
+        raise bad_model(where, str(error)) from error
     try:
-        return _checked(model, file)
+        return _check_model(model, file)
     except RecursionError as error:
-        raise damaged(where, "graphs and functions nested too deeply") from error
+        raise bad_model(where, "graphs and functions nested too deeply") from error
 
 
-def _checked(model: Any, file: ModelFile) -> _Parsed:
+def _check_model(model: Any, file: ModelFile) -> _Parsed:
     where = file.text
     if not model.HasField("graph") or not model.ir_version:
-        raise damaged(where, "no graph, or no version")
+        raise bad_model(where, "no graph, or no version")
     if model.ir_version > IR_VERSION:
-        raise damaged(
+        raise bad_model(
             where,
             f"IR version {model.ir_version}",
             expected=f"at most {IR_VERSION}, as in the installed onnx",
@@ -153,9 +153,9 @@ def _checked(model: Any, file: ModelFile) -> _Parsed:
         opsets[domain] = max(entry.version, opsets.get(domain, 0))
         oldest, newest = OPSETS.get(domain, (0, 1 << 63))
         if not oldest <= entry.version <= newest:
-            raise damaged(
+            raise bad_model(
                 where,
-                f"opset {entry.version} of {shown(entry.domain or 'ai.onnx')}",
+                f"opset {entry.version} of {quote(entry.domain or 'ai.onnx')}",
                 expected=f"{oldest} to {newest}",
                 hint="export the model for one of these, or convert it: onnx.version_converter",
             )
@@ -164,7 +164,7 @@ def _checked(model: Any, file: ModelFile) -> _Parsed:
     for function in model.functions:
         key = function.domain, function.name, getattr(function, "overload", "")
         if key in messages:
-            raise damaged(where, f"the function {shown(function.name)} twice")
+            raise bad_model(where, f"the function {quote(function.name)} twice")
         messages[key] = function
     reader.functions = messages
     functions = {key: reader.function(message) for key, message in messages.items()}
@@ -203,7 +203,7 @@ def _without_maps(parsed: _Parsed) -> tuple[_Parsed, dict[str, str]]:
     return replace(parsed, graph=replace(graph, nodes=nodes)), said
 
 
-def _reached(parsed: _Parsed) -> list[Node]:
+def _reached_nodes(parsed: _Parsed) -> list[Node]:
     """Return the nodes of the model, and of those functions of it that they call."""
     nodes = list(every_node(parsed.graph.nodes))
     seen: set[Key] = set()
@@ -215,11 +215,11 @@ def _reached(parsed: _Parsed) -> list[Node]:
     return nodes
 
 
-def _unsupported(where: str, parsed: _Parsed) -> list[Finding]:
+def _unsupported_operators(where: str, parsed: _Parsed) -> list[Finding]:
     """Return everything that the table lacks, an operator at a time with the nodes that call it."""
     inputs = frozenset(parsed.graph.inputs)
     missing: dict[tuple[str, str], list[str]] = {}
-    for node in _reached(parsed):
+    for node in _reached_nodes(parsed):
         if key_of(node) in parsed.functions:
             continue
         reason = _lack(node, inputs)
@@ -228,7 +228,7 @@ def _unsupported(where: str, parsed: _Parsed) -> list[Finding]:
     findings = []
     for (reason, hint), labels in sorted(missing.items()):
         count = f" ({len(labels)} in all)" if len(labels) > 1 else ""
-        found = f"{reason}: {shortened(sorted({*labels}), 5)}{count}"
+        found = f"{reason}: {shorten(sorted({*labels}), 5)}{count}"
         findings.append(lacks(where, found, hint=hint))
     return findings
 
@@ -251,9 +251,9 @@ def _lack(node: Node, inputs: frozenset[str]) -> str | None:
     """Return why a node cannot be computed, as far as it is known before tracing."""
     name = f"{node.domain}::{node.op}" if node.domain else node.op
     if node.domain not in OPSETS:
-        return f"operator {shown(name)} of an unknown domain"
+        return f"operator {quote(name)} of an unknown domain"
     if node.schema is None:
-        return f"operator {shown(name)}, unknown in its opset"
+        return f"operator {quote(name)}, unknown in its opset"
     if node.op in RANDOM and node.domain == ONNX:
         return f"operator {name} with random results"
     if node.op in DEPENDING and node.domain == ONNX:
@@ -266,7 +266,7 @@ def _lack(node: Node, inputs: frozenset[str]) -> str | None:
         return f"operator {name} in version {node.version}, not implemented"
     for index in sorted(entry.deciding):
         if index < len(node.inputs) and node.inputs[index] in inputs:
-            decides = f"whose shapes or algorithm depend on the input {shown(node.inputs[index])}"
+            decides = f"whose shapes or algorithm depend on the input {quote(node.inputs[index])}"
             return f"operator {name}, {decides}"
     return None
 
@@ -319,7 +319,7 @@ def _split(parsed: _Parsed) -> tuple[Graph, dict[str, Array]]:
 
 def _input(message: Any, where: str) -> ModelInput:
     name = message.name
-    place = f"{where}: input {shown(name)}"
+    place = f"{where}: input {quote(name)}"
     kind = message.type.WhichOneof("value")
     if kind != "tensor_type":
         found = (kind or "unknown_type").removesuffix("_type").replace("_", " ")
@@ -335,7 +335,7 @@ def _input(message: Any, where: str) -> ModelInput:
         which = size.WhichOneof("value")
         if which == "dim_value" and size.dim_value != _VARIES:
             if size.dim_value < 0:
-                raise damaged(place, f"the size {size.dim_value}")
+                raise bad_model(place, f"the size {size.dim_value}")
             shape.append(size.dim_value)
         else:
             stated = re.sub(r"\W", "_", size.dim_param) if which else ""
@@ -347,8 +347,8 @@ def _wide(
     inputs: Sequence[ModelInput], weights: Mapping[str, Array], where: str
 ) -> Iterator[Finding]:
     """Yield a finding for each array of a 64-bit type that may not be narrowed."""
-    named = [(f"input {shown(entry.name)}", entry.dtype, np.zeros(0)) for entry in inputs]
-    named += [(f"initializer {shown(name)}", v.dtype, v) for name, v in weights.items()]
+    named = [(f"input {quote(entry.name)}", entry.dtype, np.zeros(0)) for entry in inputs]
+    named += [(f"initializer {quote(name)}", v.dtype, v) for name, v in weights.items()]
     hint = "set `enable_x64 = true`, or export the model with 32-bit types"
     for what, dtype, value in named:
         if dtype.name in ("float64", "uint64", "complex128"):
@@ -358,7 +358,7 @@ def _wide(
             yield lacks(f"{where}: {what}", "int64 values outside the range of int32", hint=hint)
 
 
-def _called(
+def _call_model(
     evaluation: Evaluation, graph: Graph, weights: Mapping[str, Any], arrays: Sequence[Any]
 ) -> dict[str, Any]:
     """Return one call of the model: its outputs as arrays of jax."""
@@ -368,10 +368,10 @@ def _called(
     for name, value in zip(graph.outputs, values, strict=True):
         if value is None or isinstance(value, list):
             raise lacking(
-                f"{evaluation.where}: output {shown(name)}",
+                f"{evaluation.where}: output {quote(name)}",
                 "a sequence or an optional",
                 expected="an array",
             )
-        place = Node(f"output {shown(name)}", "", "", 0, (), (), {}, None, None)
-        results[name] = Call(evaluation, place, {}, None).traced(value)  # type: ignore[arg-type]
+        place = Node(f"output {quote(name)}", "", "", 0, (), (), {}, None, None)
+        results[name] = Call(evaluation, place, {}, None).to_jax(value)  # type: ignore[arg-type]
     return results

@@ -7,7 +7,7 @@ from typing import Any
 from onnx import AttributeProto, defs
 
 from aotc.capture.model_files.frontend_protocol import Array
-from aotc.frontends.onnx.onnx_refusals import damaged, lacking, shown
+from aotc.frontends.onnx.onnx_refusals import bad_model, lacking, quote
 from aotc.frontends.onnx.onnx_tensors import to_array
 
 ONNX, ML, PREVIEW = "", "ai.onnx.ml", "ai.onnx.preview"
@@ -119,12 +119,14 @@ class Reader:
         for tensor in message.initializer:
             name = self._name(tensor.name, "an initializer")
             if not name or name in initializers:
-                raise damaged(self.where, f"the initializer {shown(name)} without a name or twice")
-            place = f"{self.where}: initializer {shown(name)}"
+                raise bad_model(
+                    self.where, f"the initializer {quote(name)} without a name or twice"
+                )
+            place = f"{self.where}: initializer {quote(name)}"
             initializers[name] = to_array(tensor, self.beside, place)
         every = [self._name(value.name, "an input") for value in message.input]
         if len(set(every)) < len(every) or "" in every:
-            raise damaged(self.where, "inputs without a name or with the same one")
+            raise bad_model(self.where, "inputs without a name or with the same one")
         kept = [value for value in message.input if value.name not in initializers]
         defined = {*outer, *every, *initializers}
         nodes = tuple(self._nodes(message.node, defined, {*every, *initializers}))
@@ -132,7 +134,7 @@ class Reader:
         known = defined.union(*(node.outputs for node in nodes))
         for name in outputs:
             if name not in known or not name:
-                raise damaged(self.where, f"the output {shown(name)}, which no node computes")
+                raise bad_model(self.where, f"the output {quote(name)}, which no node computes")
         return Graph(tuple(value.name for value in kept), outputs, initializers, nodes, tuple(kept))
 
     def function(self, message: Any, *, partial: bool = False) -> Function:
@@ -146,13 +148,13 @@ class Reader:
         body = Reader(self.where, opsets or self.opsets, self.beside, self.functions)
         inputs = tuple(self._name(name, "an input") for name in message.input)
         if len(set(inputs)) < len(inputs):
-            raise damaged(self.where, f"a duplicate input of the function {shown(message.name)}")
+            raise bad_model(self.where, f"a duplicate input of the function {quote(message.name)}")
         nodes = tuple(body._nodes(message.node, frozenset(inputs), set(inputs)))
         outputs = tuple(message.output)
         known = set(inputs).union(*(node.outputs for node in nodes))
         for name in outputs:
             if name not in known and not partial:
-                raise damaged(self.where, f"the output {shown(name)}, which no node computes")
+                raise bad_model(self.where, f"the output {quote(name)}, which no node computes")
         defaults: dict[str, Any] = dict.fromkeys(message.attribute)
         for attribute in message.attribute_proto:
             defaults[attribute.name] = body._value(attribute, frozenset(), self.where)
@@ -160,25 +162,25 @@ class Reader:
 
     def _name(self, name: str, what: str) -> str:
         if not name.isprintable():
-            raise damaged(self.where, f"{what} with the name {shown(name)}")
+            raise bad_model(self.where, f"{what} with the name {quote(name)}")
         return name
 
     def _nodes(self, messages: Sequence[Any], outer: Set[str], taken: set[str]) -> Iterator[Node]:
         defined = set(outer)
         for message in messages:
             named = _name_of(message)
-            label = f"node {shown(named)} ({shown(message.op_type)[1:-1]})"
+            label = f"node {quote(named)} ({quote(message.op_type)[1:-1]})"
             for name in (*message.input, *message.output, message.name, message.op_type):
                 self._name(name, label)
             for name in message.input:
                 if name and name not in defined:
-                    raise damaged(
+                    raise bad_model(
                         f"{self.where}: {label}",
-                        f"the input {shown(name)}, undefined before this node",
+                        f"the input {quote(name)}, undefined before this node",
                     )
             for name in message.output:
                 if name and name in taken:
-                    raise damaged(f"{self.where}: {label}", f"the output {shown(name)} twice")
+                    raise bad_model(f"{self.where}: {label}", f"the output {quote(name)} twice")
             yield self._node(message, label, defined)
             outputs = [name for name in message.output if name]
             taken.update(outputs)
@@ -190,14 +192,14 @@ class Reader:
         attributes: dict[str, Any] = {}
         for attribute in message.attribute:
             if attribute.name in attributes:
-                raise damaged(where, f"the attribute {shown(attribute.name)} twice")
+                raise bad_model(where, f"the attribute {quote(attribute.name)} twice")
             attributes[attribute.name] = self._value(attribute, defined, where)
         schema, version = None, 0
         overload = getattr(message, "overload", "")
         if (domain, message.op_type, overload) not in self.functions and domain in OPSETS:
             opset = self.opsets.get(domain)
             if opset is None:
-                raise damaged(where, f"the domain {shown(domain)}, missing from opset_import")
+                raise bad_model(where, f"the domain {quote(domain)}, missing from opset_import")
             try:
                 schema = defs.get_schema(message.op_type, opset, domain)
             except defs.SchemaError:
@@ -208,7 +210,7 @@ class Reader:
                     if name not in attributes and stated.default_value.name:
                         attributes[name] = self._value(stated.default_value, frozenset(), where)
                     elif name not in attributes and stated.required:
-                        raise damaged(where, f"no attribute {shown(name)}")
+                        raise bad_model(where, f"no attribute {quote(name)}")
         return Node(
             label,
             message.op_type,
@@ -237,8 +239,8 @@ class Reader:
         if kind == AttributeProto.GRAPH:
             return self.graph(attribute.g, defined)
         if kind == AttributeProto.UNDEFINED:
-            raise damaged(where, f"the attribute {shown(attribute.name)} without a type")
-        raise lacking(where, f"the attribute {shown(attribute.name)} of an unsupported type")
+            raise bad_model(where, f"the attribute {quote(attribute.name)} without a type")
+        raise lacking(where, f"the attribute {quote(attribute.name)} of an unsupported type")
 
 
 def subgraphs(node: Node) -> Iterator[Graph]:
@@ -274,14 +276,14 @@ def require_expandable(
             total += 1
             if key in functions:
                 if key in within:
-                    raise damaged(where, f"the recursive function {shown(key[1])}")
+                    raise bad_model(where, f"the recursive function {quote(key[1])}")
                 if len(within) > DEPTH:
-                    raise damaged(where, f"functions nested more than {DEPTH} deep")
+                    raise bad_model(where, f"functions nested more than {DEPTH} deep")
                 if key not in sizes:
                     sizes[key] = size(functions[key].nodes, (*within, key))
                 total += sizes[key]
             if total > NODES:
-                raise damaged(where, f"more than {NODES:,} nodes, with its functions expanded")
+                raise bad_model(where, f"more than {NODES:,} nodes, with its functions expanded")
         return total
 
     size(nodes, ())

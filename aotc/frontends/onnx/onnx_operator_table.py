@@ -41,7 +41,7 @@ def operator(
     return register
 
 
-def expanded(*names: str, domain: str = ONNX, deciding: tuple[int, ...] = ()) -> None:
+def add_expanded(*names: str, domain: str = ONNX, deciding: tuple[int, ...] = ()) -> None:
     """Register operators that are replaced by the body which onnx defines for them."""
     for name in names:
         OPERATORS[domain, name] = Operator(None, frozenset(deciding))

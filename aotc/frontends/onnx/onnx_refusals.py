@@ -9,13 +9,13 @@ LONGEST = 80
 UNREAD = "docs/reference/model-files.md says what is read; export the model without it"
 
 
-def shown(name: str) -> str:
+def quote(name: str) -> str:
     """Return a name of the file in quotes, on one line, of bounded length."""
     cut = name if len(name) <= LONGEST else name[:LONGEST] + "…"
     return ascii(cut) if not cut.isprintable() else f"'{cut}'"
 
 
-def damaged(
+def bad_model(
     where: str, found: str, *, expected: str = "an ONNX model", hint: str | None = None
 ) -> AotcError:
     """Return AOTC-E843: what the file holds is no model."""

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from aotc.base.errors import refusal
 from aotc.capture.model_files.frontend_protocol import Array
-from aotc.frontends.onnx.onnx_refusals import damaged, lacking, shown
+from aotc.frontends.onnx.onnx_refusals import bad_model, lacking, quote
 
 DTYPES: dict[int, np.dtype[Any]] = {
     kind: np.dtype(helper.tensor_dtype_to_np_dtype(kind))
@@ -30,13 +30,13 @@ def dtype_of(kind: int, where: str) -> np.dtype[Any]:
     if kind in TensorProto.DataType.values() and kind != TensorProto.UNDEFINED:
         name, cause = TensorProto.DataType.Name(kind), "unsupported-type-in-the-model"
         raise refusal("AOTC-E844", where, f"type {name}", cause=cause)
-    raise damaged(where, f"the unknown type {kind}")
+    raise bad_model(where, f"the unknown type {kind}")
 
 
 def size_of(dimensions: tuple[int, ...], where: str) -> int:
     """Return the number of elements of a shape as the file states it."""
     if any(size < 0 for size in dimensions):
-        raise damaged(where, f"the shape {list(dimensions)}")
+        raise bad_model(where, f"the shape {list(dimensions)}")
     return math.prod(dimensions)
 
 
@@ -46,25 +46,25 @@ def _external(tensor: Any, needed: int, beside: Callable[[str], bytes], where: s
     location = stated.get("location", "")
     parts = location.replace("\\", "/").split("/")
     if not location or location[:1] in "/\\" or ".." in parts or ":" in parts[0]:
-        raise damaged(
+        raise bad_model(
             where,
-            f"the data file {shown(location)}",
+            f"the data file {quote(location)}",
             expected="a relative path to a file in the model's folder",
         )
     if not location.isprintable():
-        raise damaged(where, f"the unprintable file name {shown(location)}")
+        raise bad_model(where, f"the unprintable file name {quote(location)}")
     try:
         offset = int(stated.get("offset") or 0)
         length = int(stated.get("length") or needed)
     except ValueError as error:
-        raise damaged(where, "an offset or length other than a number") from error
+        raise bad_model(where, "an offset or length other than a number") from error
     data = beside(location)
     if length != needed:
-        raise damaged(where, f"{length} bytes of data", expected=f"{needed} bytes, for its shape")
+        raise bad_model(where, f"{length} bytes of data", expected=f"{needed} bytes, for its shape")
     if offset < 0 or offset + length > len(data):
-        raise damaged(
+        raise bad_model(
             where,
-            f"data at bytes {offset} to {offset + length} of {shown(location)}, which has "
+            f"data at bytes {offset} to {offset + length} of {quote(location)}, which has "
             f"{len(data)}",
         )
     return memoryview(data)[offset : offset + length]
@@ -89,7 +89,7 @@ def to_array(tensor: Any, beside: Callable[[str], bytes], where: str) -> Array:
     if external or tensor.HasField("raw_data"):
         raw = _external(tensor, needed, beside, where) if external else tensor.raw_data
         if len(raw) != needed:
-            raise damaged(where, f"{len(raw)} bytes of data", expected=f"{needed}, for its shape")
+            raise bad_model(where, f"{len(raw)} bytes of data", expected=f"{needed}, for its shape")
         if is_packed:
             of_raw = TensorProto(data_type=kind, dims=shape, raw_data=bytes(raw))
             made = numpy_helper.to_array(of_raw)
@@ -101,8 +101,8 @@ def to_array(tensor: Any, beside: Callable[[str], bytes], where: str) -> Array:
         pairs = 2 if dtype.kind == "c" else 1
         stored = needed if is_packed else count * pairs
         if elements != stored:
-            raise damaged(where, f"{elements} elements in {name}", expected=f"{stored}")
+            raise bad_model(where, f"{elements} elements in {name}", expected=f"{stored}")
         made = numpy_helper.to_array(tensor)
     if dtype == np.bool_ and count and made.view(np.uint8).max() > 1:
-        raise damaged(where, "a bool other than 0 and 1")
+        raise bad_model(where, "a bool other than 0 and 1")
     return made

@@ -29,7 +29,7 @@ def is_symbolic(value: Value) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == object
 
 
-def settled(value: Array) -> Array:
+def settle(value: Array) -> Array:
     """Return sizes as int64, unless one of them is symbolic."""
     if value.dtype == object and all(isinstance(size, int | np.integer) for size in value.flat):
         return value.astype(np.int64)
@@ -41,7 +41,7 @@ def sizes(dimensions: Sequence[Any]) -> Array:
     vector = np.empty(len(dimensions), object)
     for index, size in enumerate(dimensions):
         vector[index] = size
-    return settled(vector)
+    return settle(vector)
 
 
 def elements(shape: Sequence[Any]) -> int:
@@ -65,7 +65,7 @@ def has_symbols(value: Value) -> bool:
     return is_symbolic(value) or any(not isinstance(size, int) for size in shape)
 
 
-def described(value: Value) -> str:
+def type_text(value: Value) -> str:
     """Return a value's type as messages show it: `float32[2,3]`."""
     if value is None:
         return "none"

@@ -11,7 +11,7 @@ from aotc.capture.model_files.frontend_protocol import Model, ModelFile, ModelIn
 from aotc.capture.model_files.model_archive import (
     Archive,
     Damaged,
-    damaged,
+    damaged_file,
     in_one_folder,
     read_archive,
 )
@@ -22,7 +22,7 @@ from aotc.frontends.pytorch.torch_interpreter import Function, function_of
 from aotc.frontends.pytorch.torch_plan import Plan, plan
 from aotc.frontends.pytorch.torch_results import input_paths, read_structure
 from aotc.frontends.pytorch.torch_schema import MAJOR, Program, Range, TensorMeta, Versions, decode
-from aotc.frontends.pytorch.torch_symbols import described, evaluate, solved, symbol_of, symbols_in
+from aotc.frontends.pytorch.torch_symbols import evaluate, size_text, solve, symbol_of, symbols_in
 
 
 class PyTorch:
@@ -38,7 +38,7 @@ class PyTorch:
             name, program, initial = _program(archive, file)
             model = _model(file, archive, name, program)
         except Damaged as error:
-            raise damaged(file.text, error) from error
+            raise damaged_file(file.text, error) from error
         if initial and not any(each.initial is not None for each in model.inputs):
             cause = "model-has-no-initial-state"
             raise refusal("AOTC-E845", file.text, torch_states.INITIAL, cause=cause)
@@ -194,7 +194,7 @@ def _check_sizes(
                 symbols.setdefault(name, found)
     for (_, meta), value in zip(inputs, given, strict=True):
         for size, found in zip(meta.sizes, value.shape, strict=True):
-            symbols |= solved(size, found, symbols)
+            symbols |= solve(size, found, symbols)
     for (spec, meta), value in zip(inputs, given, strict=True):
         for size, found in zip(meta.sizes, value.shape, strict=True):
             wanted = evaluate(size, symbols)
@@ -209,5 +209,5 @@ def _other_sizes(where: str, spec: ModelInput, meta: TensorMeta, value: Any) -> 
         "profiles = [{ a = 2, b = 3 }], or state multiple_of for a dimension"
     )
     found = f"{spec.name} {list(value.shape)}"
-    expected = f"{spec.name} [{', '.join(map(described, meta.sizes))}]"
+    expected = f"{spec.name} [{', '.join(map(size_text, meta.sizes))}]"
     raise refusal("AOTC-E846", where, found, expected=expected, hint=hint if related else None)

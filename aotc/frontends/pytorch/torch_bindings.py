@@ -13,7 +13,7 @@ from aotc.capture.model_files.frontend_protocol import NARROWER, Array, ModelFil
 from aotc.capture.model_files.model_archive import Archive, Damaged
 from aotc.frontends.pytorch import torch_states
 from aotc.frontends.pytorch.torch_dtypes import SCALAR_TYPES
-from aotc.frontends.pytorch.torch_plan import Plan, Ref, refs, used
+from aotc.frontends.pytorch.torch_plan import Plan, Ref, refs, used_by
 from aotc.frontends.pytorch.torch_schema import InputSpec, Signature, TensorMeta
 from aotc.frontends.pytorch.torch_symbols import symbol_of
 from aotc.frontends.pytorch.torch_weights import Stored, payloads, read_tensors
@@ -78,7 +78,7 @@ def bind(
     numbers = {name: i for i, name in enumerate(each.name for each, _ in into.inputs)}
     while any(name == into.state for name in numbers):
         into.state += "_"
-    needed = set(refs(made.outputs)).union(changes.outputs, *map(used, made.steps))
+    needed = set(refs(made.outputs)).union(changes.outputs, *map(used_by, made.steps))
     names = [*map(_name, signature.input_specs, made.inputs)]
     owners = [torch_states.owner_of(spec) or ("", None) for spec in signature.input_specs]
     keys = [(key, kind == "constant") for kind, key in owners]
@@ -88,7 +88,7 @@ def bind(
         if key is not None and name in needed
     }
     places = payloads(archive, model)
-    into.found += torch_states.shared_memory(changes, wanted, places, file.text)
+    into.found += torch_states.check_shared_memory(changes, wanted, places, file.text)
     tensors = read_tensors(archive, places, wanted.values())
     first: dict[tuple[Any, ...], str] = {}
     for name, (key, constant) in zip(names, keys, strict=True):
@@ -183,7 +183,7 @@ def _inputs(
     """Yield the inputs that callers pass."""
     outputs = zip(signature.output_specs, made.outputs, strict=False)
     results = [output for spec, output in outputs if spec.token is UNSET]
-    computed = set(refs(tuple(results))).union(*map(used, made.steps))
+    computed = set(refs(tuple(results))).union(*map(used_by, made.steps))
     for spec, taken in zip(signature.input_specs, made.inputs, strict=True):
         # A token only orders assertions; what computes with it takes it for something else.
         is_used = spec.token is not UNSET and not computed.isdisjoint(refs(taken))

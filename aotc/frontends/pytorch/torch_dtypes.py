@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from aotc.capture.model_files.framework_arithmetic import converted
+from aotc.capture.model_files.framework_arithmetic import convert
 from aotc.frontends.pytorch.torch_refusals import Unsupported
 
 type DType = np.dtype[Any]
@@ -88,7 +88,7 @@ def join(a: DType, b: DType) -> DType:
     return made
 
 
-def _combined(higher: DType | None, lower: DType | None) -> DType | None:
+def _combine(higher: DType | None, lower: DType | None) -> DType | None:
     if higher is None or lower is None:
         return higher or lower
     return join(higher, lower) if category(lower) > category(higher) else higher
@@ -118,7 +118,7 @@ def promote(*values: Any) -> DType:
             rank, dtype = 2, scalar_dtype(value)
         known = kinds[rank]
         kinds[rank] = dtype if known is None else join(known, dtype)
-    made = _combined(kinds[0], _combined(kinds[1], kinds[2]))
+    made = _combine(kinds[0], _combine(kinds[1], kinds[2]))
     assert made is not None
     return canonical(made)
 
@@ -136,11 +136,11 @@ def as_dtype(value: Any, dtype: Any) -> jax.Array:
         # By way of 32 bits, of which the lowest are left, as on the processors that torch runs on.
         value = value.astype(np.int32)
     if isinstance(value, jax.Array):
-        return converted(value, dtype)
+        return convert(value, dtype)
     return value if value.dtype == dtype else value.astype(dtype)
 
 
-def promoted(*values: Any) -> tuple[jax.Array, ...]:
+def promote_all(*values: Any) -> tuple[jax.Array, ...]:
     """Return the values as arrays of the dtype in which torch computes with them."""
     dtype = promote(*values)
     return tuple(as_dtype(value, dtype) for value in values)

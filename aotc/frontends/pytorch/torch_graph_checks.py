@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aotc.base.errors import finding, shortened
+from aotc.base.errors import finding, shorten
 from aotc.frontends.pytorch import torch_plan
 from aotc.frontends.pytorch.operators import REFUSED
 from aotc.frontends.pytorch.operators.torch_operator_table import Memory
@@ -42,7 +42,7 @@ def findings(plan: torch_plan.Plan, where: str, enable_x64: bool) -> list[Findin
     Operators of one line, or with one hint for all of them, share a finding.
     """
     grouped: dict[tuple[str, str, str], list[torch_plan.Step]] = defaultdict(list)
-    for refused in _refused(plan, {}, enable_x64):
+    for refused in _find_refused(plan, {}, enable_x64):
         grouped[refused.step.target, refused.reason, refused.hint].append(refused.step)
     together: dict[tuple[str, str, str], list[torch_plan.Step]] = defaultdict(list)
     for (_, reason, hint), steps in grouped.items():
@@ -55,7 +55,7 @@ def findings(plan: torch_plan.Plan, where: str, enable_x64: bool) -> list[Findin
 
 
 def _targets(steps: list[torch_plan.Step]) -> str:
-    return shortened(list(dict.fromkeys(step.target for step in steps)), 4)
+    return shorten(list(dict.fromkeys(step.target for step in steps)), 4)
 
 
 def _where(where: str, steps: list[torch_plan.Step]) -> str:
@@ -64,7 +64,7 @@ def _where(where: str, steps: list[torch_plan.Step]) -> str:
     return f"{where}: {line}{times}"
 
 
-def _refused(
+def _find_refused(
     plan: torch_plan.Plan, outside: Mapping[str, str], enable_x64: bool
 ) -> Iterator[Refused]:
     for step in plan.steps:
@@ -73,7 +73,7 @@ def _refused(
         for _, value in step.inputs:
             if isinstance(value, torch_plan.Plan):
                 inside = dict.fromkeys(torch_plan.refs(value.inputs), "an argument of a branch")
-                yield from _refused(value, inside, enable_x64)
+                yield from _find_refused(value, inside, enable_x64)
     yield from sharing(plan, outside)[1]
 
 
@@ -99,7 +99,7 @@ def _operator(step: torch_plan.Step, tensors: Mapping[str, TensorMeta]) -> Itera
         yield Refused(step, f"an argument of the kind {other.kind}", OTHERS)
     if step.in_place is not None and known.memory is not Memory.FRESH:
         yield Refused(step, "changes the shape of a tensor in place", DECOMPOSE)
-    given = {name: _seen(value, tensors) for name, value in torch_plan.arguments(step).items()}
+    given = {name: _as_seen(value, tensors) for name, value in torch_plan.arguments(step).items()}
     if "sparse" in given and given["sparse"] is True and step.target != "aten.embedding.default":
         yield Refused(step, "a sparse tensor", "use dense tensors")
     reason = known.refuse(given) if known.refuse is not None else None
@@ -126,12 +126,12 @@ def _unknown(step: torch_plan.Step) -> Refused:
     return Refused(step, "no operator of this frontend", hint)
 
 
-def _seen(value: Any, tensors: Mapping[str, TensorMeta]) -> Any:
+def _as_seen(value: Any, tensors: Mapping[str, TensorMeta]) -> Any:
     """Return an argument as `Refuse` functions see it."""
     if isinstance(value, torch_plan.Ref):
         return tensors.get(value.name)
     if isinstance(value, tuple):
-        return tuple(_seen(item, tensors) for item in value)
+        return tuple(_as_seen(item, tensors) for item in value)
     return value
 
 

@@ -21,7 +21,7 @@ from aotc.frontends.pytorch.torch_plan import (
     arguments,
     dtype_of,
     refs,
-    used,
+    used_by,
 )
 from aotc.frontends.pytorch.torch_refusals import Unsupported
 from aotc_runtime.base import first_line
@@ -38,7 +38,7 @@ class Values:
 
     def __init__(self, plan: Plan, shared: Sharing) -> None:
         self._shared = shared
-        self._needed = set(refs(plan.outputs)).union(*map(used, plan.steps))
+        self._needed = set(refs(plan.outputs)).union(*map(used_by, plan.steps))
         self._values: dict[str, Any] = {}
         self._versions = dict.fromkeys(shared.written, 0)
         self._seen: dict[str, int] = {}
@@ -79,7 +79,7 @@ class Values:
         while name in self._shared.origins:
             origin = self._shared.origins[name]
             if origin.step.in_place is None:
-                value = self._scattered(origin.step, origin.place, self.read(origin.parent), value)
+                value = self._scatter(origin.step, origin.place, self.read(origin.parent), value)
             name = origin.parent
             written.append((name, value))
         self._versions[name] += 1
@@ -107,7 +107,7 @@ class Values:
         given = self.arguments(step)
         return step.operator.function(**{**given, step.inputs[0][0]: parent})
 
-    def _scattered(self, step: Step, place: int | None, parent: Any, value: Any) -> Any:
+    def _scatter(self, step: Step, place: int | None, parent: Any, value: Any) -> Any:
         """Return the parent with new values where the step's result lies in it."""
         assert step.operator is not None
         function, given = step.operator.function, self.arguments(step)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aotc.frontends.pytorch.operators.torch_operator_table import Memory
-from aotc.frontends.pytorch.torch_plan import Plan, Step, refs, used
+from aotc.frontends.pytorch.torch_plan import Plan, Step, refs, used_by
 from aotc.frontends.pytorch.torch_schema import TensorMeta
 from aotc.frontends.pytorch.torch_symbols import contiguous, same_strides
 
@@ -89,7 +89,7 @@ def sharing(plan: Plan, outside: Mapping[str, str]) -> tuple[Sharing, list[Refus
         for made in refs(step.outputs):
             found.own(made, made)
             if memory is Memory.PERHAPS:
-                for source in used(step):
+                for source in used_by(step):
                     found.entangle(made, found.owner.get(source, source))
     return Sharing(found.owner, found.origins, frozenset(written)), refused
 
@@ -162,7 +162,7 @@ def _places(step: Step) -> Iterator[tuple[int | None, str]]:
 
 def _last_uses(plan: Plan) -> dict[str, int]:
     """Return the last step that uses each value; results and arguments are used at the end."""
-    last = {name: number for number, step in enumerate(plan.steps) for name in used(step)}
+    last = {name: number for number, step in enumerate(plan.steps) for name in used_by(step)}
     return last | dict.fromkeys(refs((*plan.outputs, *plan.inputs)), len(plan.steps))
 
 

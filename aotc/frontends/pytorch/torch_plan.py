@@ -136,7 +136,7 @@ def refs(value: Any) -> Iterator[str]:
             yield from refs(item)
 
 
-def used(step: Step) -> Iterator[str]:
+def used_by(step: Step) -> Iterator[str]:
     """Yield the names that a step uses."""
     for _, value in step.inputs:
         yield from refs(value)
@@ -144,9 +144,9 @@ def used(step: Step) -> Iterator[str]:
 
 def plan(graph: Graph, depth: int = 0) -> Plan:
     """Return the steps of a graph that its results need, each name checked. Raises Damaged."""
-    made = _without_assertions(_with_updates(_inlined(_read(graph, depth))))
+    made = _without_assertions(_with_updates(_inline(_read(graph, depth))))
     _check_names(made)
-    return _needed(made)
+    return _prune(made)
 
 
 def _number(value: float | str) -> float:
@@ -257,15 +257,15 @@ def _with_updates(made: Plan) -> Plan:
     return replace(made, steps=tuple(steps))
 
 
-def _renamed(value: Any, names: Mapping[str, Any], prefix: str) -> Any:
+def _rename(value: Any, names: Mapping[str, Any], prefix: str) -> Any:
     if isinstance(value, Ref):
         return names.get(value.name, Ref(prefix + value.name))
     if isinstance(value, tuple):
-        return tuple(_renamed(item, names, prefix) for item in value)
+        return tuple(_rename(item, names, prefix) for item in value)
     return value
 
 
-def _inlined(made: Plan) -> Plan:
+def _inline(made: Plan) -> Plan:
     """Graphs that are called as they are become steps of the caller's."""
     if not any(step.target in INLINED for step in made.steps):
         return made
@@ -274,7 +274,7 @@ def _inlined(made: Plan) -> Plan:
     names: dict[str, Any] = {}
     for step in made.steps:
         step = replace(
-            step, inputs=tuple((key, _renamed(value, names, "")) for key, value in step.inputs)
+            step, inputs=tuple((key, _rename(value, names, "")) for key, value in step.inputs)
         )
         inner = next((value for _, value in step.inputs if isinstance(value, Plan)), None)
         if step.target not in INLINED or inner is None or _autocasts(step):
@@ -297,12 +297,12 @@ def _inlined(made: Plan) -> Plan:
             replace(
                 each,
                 name=prefix + each.name,
-                inputs=tuple((key, _renamed(value, local, prefix)) for key, value in each.inputs),
-                outputs=tuple(_renamed(value, {}, prefix) for value in each.outputs),
+                inputs=tuple((key, _rename(value, local, prefix)) for key, value in each.inputs),
+                outputs=tuple(_rename(value, {}, prefix) for value in each.outputs),
             )
             for each in inner.steps
         ]
-        results = [_renamed(value, local, prefix) for value in inner.outputs]
+        results = [_rename(value, local, prefix) for value in inner.outputs]
         outer = list(step.outputs)
         if len(outer) == 1 and isinstance(outer[0], tuple):
             outer = list(outer[0])
@@ -313,7 +313,7 @@ def _inlined(made: Plan) -> Plan:
     return replace(
         made,
         steps=tuple(steps),
-        outputs=tuple(_renamed(value, names, "") for value in made.outputs),
+        outputs=tuple(_rename(value, names, "") for value in made.outputs),
         tensors=tensors,
     )
 
@@ -323,13 +323,13 @@ def _without_assertions(made: Plan) -> Plan:
     names: dict[str, Any] = {}
     steps: list[Step] = []
     for step in made.steps:
-        inputs = tuple((key, _renamed(value, names, "")) for key, value in step.inputs)
+        inputs = tuple((key, _rename(value, names, "")) for key, value in step.inputs)
         told = [value.text for _, value in inputs if isinstance(value, Other)]
         if step.target == EFFECTS and {each.removeprefix(PREFIX) for each in told} <= NOTHING_DONE:
             names |= dict.fromkeys(refs(step.outputs[:1]), inputs[0][1])
         else:
             steps.append(replace(step, inputs=inputs))
-    outputs = tuple(_renamed(value, names, "") for value in made.outputs)
+    outputs = tuple(_rename(value, names, "") for value in made.outputs)
     return replace(made, steps=tuple(steps), outputs=outputs) if names else made
 
 
@@ -354,7 +354,7 @@ def _check_names(made: Plan) -> None:
 
     make(refs(made.inputs))
     for step in made.steps:
-        for name in used(step):
+        for name in used_by(step):
             if name not in known:
                 raise Damaged(f"values computed before {step.name!a}", f"{name!a}"[:200])
         if not step.target.isprintable() or len(step.target) > NAMES_MAX:
@@ -362,20 +362,20 @@ def _check_names(made: Plan) -> None:
         if step.in_place is None:
             make(refs(step.outputs))
         else:
-            make(name for name in refs(step.outputs) if name not in set(used(step)))
+            make(name for name in refs(step.outputs) if name not in set(used_by(step)))
     for name in refs(made.outputs):
         if name not in known:
             raise Damaged("names of computed results", f"{name!a}"[:200])
 
 
-def _needed(made: Plan) -> Plan:
+def _prune(made: Plan) -> Plan:
     """Return the plan without unneeded steps; steps that may have side effects are needed."""
     wanted = set(refs(made.outputs))
     kept: list[Step] = []
     for step in reversed(made.steps):
         if not _only_returns(step) or wanted & set(refs(step.outputs)):
             kept.append(step)
-            wanted |= set(used(step))
+            wanted |= set(used_by(step))
     return replace(made, steps=tuple(reversed(kept)))
 
 

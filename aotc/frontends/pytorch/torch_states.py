@@ -111,7 +111,7 @@ def _check_alike(made: Plan, name: str, output: Any) -> None:
         raise Damaged(f"a new value of {name!a} like the old one"[:200], "another one")
 
 
-def shared_memory(
+def check_shared_memory(
     changes: Changes, keys: Mapping[str, str], places: Mapping[str, tuple[str, Payload]], where: str
 ) -> Iterator[Finding]:
     """Yield AOTC-E844 for changed state in the memory of another tensor.

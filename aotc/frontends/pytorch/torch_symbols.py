@@ -76,7 +76,7 @@ def evaluate(size: Sym, symbols: Mapping[str, Size]) -> Size | None:
         return None
     try:
         body = ast.parse(text, mode="eval").body
-        return _bounded(body, symbols) if _terms(body) <= TERMS_MAX else None
+        return _bounded_value(body, symbols) if _terms(body) <= TERMS_MAX else None
     except (
         SyntaxError,
         TypeError,
@@ -125,7 +125,7 @@ def _integer(node: ast.expr) -> int | None:
     return None
 
 
-def _bounded(node: ast.expr, symbols: Mapping[str, Size]) -> Size:
+def _bounded_value(node: ast.expr, symbols: Mapping[str, Size]) -> Size:
     made = _value(node, symbols)
     if isinstance(made, int) and abs(made) > NUMBER_MAX:
         raise ValueError(made)
@@ -142,7 +142,7 @@ def _value(node: ast.expr, symbols: Mapping[str, Size]) -> Size:
         case ast.Call(func=ast.Name(id="Integer")) if (number := _integer(node)) is not None:
             return number
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-            return _FUNCTIONS[name](*(_bounded(argument, symbols) for argument in arguments))
+            return _FUNCTIONS[name](*(_bounded_value(argument, symbols) for argument in arguments))
     raise ValueError(ast.dump(node))
 
 
@@ -156,7 +156,7 @@ def symbol_of(size: Sym) -> str | None:
     return None if found is None else found[1] or found[2]
 
 
-def solved(size: Sym, found: Size, symbols: Mapping[str, Size]) -> dict[str, int]:
+def solve(size: Sym, found: Size, symbols: Mapping[str, Size]) -> dict[str, int]:
     """Return the value of the one unknown symbol if the size is linear in it, else nothing.
 
     It is rounded down where no whole number gives the size that was found.
@@ -172,7 +172,7 @@ def solved(size: Sym, found: Size, symbols: Mapping[str, Size]) -> dict[str, int
     return {name: (found - start) // step} if step and third - second == step else {}
 
 
-def described(size: Sym) -> str:
+def size_text(size: Sym) -> str:
     """Return an expression for messages: "4*s77 + 1"."""
     if isinstance(size.as_int, int):
         return str(size.as_int)

@@ -58,7 +58,7 @@ def read_tensors(
             raise Damaged(f"sizes of {name!a}"[:200], "none")
         key = (folder, payload.path_name, meta)
         if key not in seen:
-            sizes, strides, offset, dtype = _checked(name, meta)
+            sizes, strides, offset, dtype = _check_tensor(name, meta)
             total += math.prod(sizes) * dtype.itemsize
             if total > limit:
                 raise Damaged(f"tensors of at most {COPIES_MAX} times the file's size", "more")
@@ -68,7 +68,7 @@ def read_tensors(
     return made
 
 
-def _checked(name: str, meta: TensorMeta) -> tuple[list[int], list[int], int, np.dtype[Any]]:
+def _check_tensor(name: str, meta: TensorMeta) -> tuple[list[int], list[int], int, np.dtype[Any]]:
     numbers = [size.as_int for size in (*meta.sizes, *meta.strides, meta.storage_offset)]
     if meta.dtype not in SCALAR_TYPES or meta.layout != 7:
         raise Damaged(

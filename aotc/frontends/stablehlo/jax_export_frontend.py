@@ -33,11 +33,11 @@ class JaxExportFrontend:
         """
         (verified,) = rewritten(file, [file.data], EXPECTED, "jax.export")
         with refused_as_damaged(file.text, EXPECTED):
-            exported, inputs = described(file)
+            exported, inputs = describe(file)
             return _model(exported, inputs, verified)
 
 
-def described(file: ModelFile) -> tuple[Any, list[ModelInput]]:
+def describe(file: ModelFile) -> tuple[Any, list[ModelInput]]:
     """Return the exported function and its inputs, without reading its module.
 
     Raises:

@@ -85,11 +85,11 @@ def rewritten(
                 seconds=PATIENCE * seconds,
             )
         except worker_parent.CrashedError as crash:
-            raise _refused(job, crash) from crash
+            raise _refusal(job, crash) from crash
         return [(folder / f"{number}.read").read_bytes() for number in range(len(parts))]
 
 
-def _refused(job: Job, crash: worker_parent.CrashedError) -> AotcError:
+def _refusal(job: Job, crash: worker_parent.CrashedError) -> AotcError:
     if crash.late or crash.status == -signal.SIGXCPU:
         found = f"a parse of more than {job.seconds} s"
     else:

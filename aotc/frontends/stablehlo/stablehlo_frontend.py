@@ -43,7 +43,7 @@ class StablehloFrontend:
         vary and types that are no arrays, E845 without such a function.
         """
         (verified,) = rewritten(file, [file.data], EXPECTED)
-        called = called_in(file, verified)
+        called = called_function(file, verified)
         return model_of(
             called.exported,
             [
@@ -66,7 +66,7 @@ class Called:
     lifted: Mapping[str, Array]
 
 
-def called_in(file: ModelFile, verified: bytes) -> Called:
+def called_function(file: ModelFile, verified: bytes) -> Called:
     """Return a module's function, `main` unless the signature names another.
 
     `verified` is the module that `rewritten` returns.
@@ -89,7 +89,7 @@ def called_in(file: ModelFile, verified: bytes) -> Called:
         return tuple(jnp.zeros(each.shape, each.dtype) for each in outputs)
 
     like = jax.export.export(jax.jit(shaped, keep_unused=True))(*inputs)
-    more = [*map(_described, lifted.values())]
+    more = [*map(_shape_of, lifted.values())]
     exported = jax_private.with_module(like, serialized, more)
     return Called(exported, inputs, outputs, names, lifted)
 
@@ -141,7 +141,7 @@ def _entry(module: Any, file: ModelFile) -> Any:
 
 def _abstract(kind: Any, what: str, file: ModelFile) -> jax.ShapeDtypeStruct:
     """Return the shape and dtype of a tensor type. Raises CaptureError (AOTC-E844)."""
-    refuse = partial(_refused, file, what)
+    refuse = partial(_refusal, file, what)
     try:
         tensor = ir.RankedTensorType(kind)
     except (ValueError, TypeError):
@@ -154,7 +154,7 @@ def _abstract(kind: Any, what: str, file: ModelFile) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(tensor.shape), dtype)
 
 
-def _refused(file: ModelFile, what: str, found: str, expected: str) -> AotcError:
+def _refusal(file: ModelFile, what: str, found: str, expected: str) -> AotcError:
     return refusal("AOTC-E844", f"{file.text} {what}", found, expected=expected)
 
 
@@ -251,13 +251,13 @@ def lift_constants(module: Any) -> dict[str, Array]:
         """Turn the constants of a function and its callees into arguments, and return them."""
         if name not in needed:
             needed[name] = {}
-            needed[name] = _lifted(table[name], lift)
+            needed[name] = _lift_constants(table[name], lift)
         return needed[name]
 
     return lift(MAIN)
 
 
-def _lifted(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str, Array]:
+def _lift_constants(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str, Array]:
     """Make large constants of a function, and new arguments of its callees, its last arguments."""
     block, found = function.regions[0].blocks[0], dict[str, Array]()
     siblings = ir.SymbolTable(function.operation.parent)
@@ -325,7 +325,7 @@ _READABLE = frozenset(
 """Dtypes of constants that MLIR's Python bindings show as arrays of numpy."""
 
 
-def _described(array: Array) -> jax.ShapeDtypeStruct:
+def _shape_of(array: Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 

@@ -18,12 +18,12 @@ from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, 
 from aotc.capture.model_files.model_archive import (
     Archive,
     Damaged,
-    damaged,
+    damaged_file,
     json_text,
     read_archive,
 )
 from aotc.frontends.stablehlo.module_probe import rewritten
-from aotc.frontends.stablehlo.stablehlo_frontend import EXPECTED, Called, called_in
+from aotc.frontends.stablehlo.stablehlo_frontend import EXPECTED, Called, called_function
 from aotc_runtime.base.errors import AotcError
 
 FORMAT = 1
@@ -86,14 +86,14 @@ class TensorFlowFrontend:
             cause = "signature-is-not-supported"
             raise refusal("AOTC-E845", file.text, file.signature, cause=cause)
         try:
-            document, weights, parts = described(file)
+            document, weights, parts = read_description(file)
             verified = rewritten(file, parts, EXPECTED, "tensorflow")
             modules = {
-                _shapes(each): (_called(file, document, each, part, weights), each.weights)
+                _shapes(each): (_call_module(file, document, each, part, weights), each.weights)
                 for each, part in zip(document.modules, verified, strict=True)
             }
         except Damaged as error:
-            raise damaged(file.text, error) from error
+            raise damaged_file(file.text, error) from error
         for called, _ in modules.values():
             weights.update(called.lifted)
         sizes = _sizes(document)
@@ -117,7 +117,7 @@ class TensorFlowFrontend:
         )
 
 
-def described(file: ModelFile) -> tuple[_Document, dict[str, Array], list[bytes]]:
+def read_description(file: ModelFile) -> tuple[_Document, dict[str, Array], list[bytes]]:
     """Return a file's description, its weights, and its modules, which are not parsed.
 
     Raises Damaged; AOTC-E844 for 64-bit types that are off.
@@ -190,7 +190,7 @@ def _shapes(module: _Module) -> _Shapes:
     return tuple(tuple(shape) for shape in module.shapes)
 
 
-def _called(
+def _call_module(
     file: ModelFile,
     document: _Document,
     module: _Module,
@@ -198,7 +198,7 @@ def _called(
     weights: Mapping[str, Array],
 ) -> Called:
     """Return a module that takes what the document says of it."""
-    called = called_in(replace(file, text=f"{file.text} {module.file}"), verified)
+    called = called_function(replace(file, text=f"{file.text} {module.file}"), verified)
     wanted = [
         (tuple(shape), jnp.dtype(each.dtype))
         for each, shape in zip(document.inputs, module.shapes, strict=True)

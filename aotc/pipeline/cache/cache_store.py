@@ -17,7 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.base.directory_owner import is_ours
-from aotc.base.temporary_files import PART, locked, remove_abandoned, remove_folder, temporary_file
+from aotc.base.temporary_files import (
+    PART,
+    lock_path,
+    remove_abandoned,
+    remove_folder,
+    temporary_file,
+)
 from aotc_runtime.base.digest import chunks_of, sha256_bytes
 
 MAGIC = b"aotc-entry-1\n"
@@ -123,7 +129,7 @@ class LocalStore:
 
     def contents(self) -> Contents:
         """Return the number of entries and their bytes."""
-        sizes = [status.st_size for _, status in self._held()]
+        sizes = [status.st_size for _, status in self._entries()]
         return Contents(len(sizes), sum(sizes))
 
     def trim(self, limit: int | None = None) -> Contents:
@@ -136,8 +142,8 @@ class LocalStore:
         removed = Contents(0, 0)
         with self._noting_failure():
             self._make(self.folder / ENTRIES)
-            with locked(self.folder / ENTRIES):
-                removed = _removed([*self._held()], limit)
+            with lock_path(self.folder / ENTRIES):
+                removed = _remove_oldest([*self._entries()], limit)
                 self._forget_old_records()
                 self._tidy()
         return removed
@@ -182,7 +188,7 @@ class LocalStore:
         digits = key.removeprefix("sha256:")
         return self.folder / ENTRIES / digits[:2] / digits[2:]
 
-    def _held(self) -> Iterator[tuple[Path, os.stat_result]]:
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yield every entry that still exists, without files of other names."""
         try:
             folders = sorted((self.folder / ENTRIES).iterdir())
@@ -234,7 +240,7 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
         os.close(descriptor)
 
 
-def _removed(found: Sequence[tuple[Path, os.stat_result]], limit: int) -> Contents:
+def _remove_oldest(found: Sequence[tuple[Path, os.stat_result]], limit: int) -> Contents:
     """Remove the least recently used files beyond a limit; return these, or raise OSError."""
     removed, freed = 0, 0
     left = sum(status.st_size for _, status in found)

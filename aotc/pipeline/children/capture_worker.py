@@ -28,7 +28,7 @@ from aotc.capture import (
     user_exceptions,
 )
 from aotc.capture.call_arguments import CallPlan, flat_call
-from aotc.capture.file_digests import changed
+from aotc.capture.file_digests import find_changes
 from aotc.capture.installed_packages import imported_packages
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.portable_stablehlo import portable
@@ -43,7 +43,7 @@ from aotc.compile.compiler_registry import kind_of
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.children.calibration import Calibrator
 from aotc.pipeline.children.evaluation_worker import DataWriter, read_files
-from aotc.pipeline.children.quantized_capture import Quantizer, array_of, written_wrongly
+from aotc.pipeline.children.quantized_capture import Quantizer, array_of, check_written
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
@@ -77,7 +77,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         try:
             weights[name] = models.load(name)
         except AotcError as error:
-            failed += _collected(error, job)
+            failed += _collect_findings(error, job)
     manifest = _with_weights(models.manifest, weights)
     if not manifest.entry_points:
         raise_if(failed)
@@ -108,15 +108,15 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             _check_x64(manifest)
             closures[name] = traced.lifted
             _check_evaluation(traced.captured, models, files, scratch)
-            captured[name] = quantizer.quantized(traced.captured)
+            captured[name] = quantizer.quantize(traced.captured)
         except AotcError as error:
-            failed += _collected(error, job)
+            failed += _collect_findings(error, job)
             continue
         plans[name] = replace(traced.plan, initial=models.initial(name))
         closures[name] = traced.lifted
         scratch.entry_point(name).write(captured[name])
         progress.finished(name)
-    raise_if(() if failed else quantizer.unmatched())
+    raise_if(() if failed else quantizer.unmatched_patterns())
     for file, digest in models.files():
         _note(files, file, digest)
     # Sources of weights are hashed beside all that follows; a failure does not wait for that.
@@ -126,7 +126,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     for name, entry_point in [*captured.items()]:
         progress.started(f"making fixtures of {name} ({entry_point.function})")
         try:
-            recorded = fixture_inputs.recorded(name, manifest, "file")
+            recorded = fixture_inputs.read_recorded(name, manifest, "file")
             if recorded:
                 _note(files, recorded.file, recorded.digest)
             captured[name] = _write_fixtures(
@@ -138,7 +138,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             _check_x64(manifest)
             _require_bounded(captured[name], plans[name], models, weights, scratch)
         except AotcError as error:
-            failed += _collected(error, job)
+            failed += _collect_findings(error, job)
             del captured[name]
             continue
         for target, entry in planned.items():
@@ -153,7 +153,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
     for name, tensors in sets.items():
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
-        stored = quantizer.stored(name, tensors, captured)
+        stored = quantizer.stored_tensors(name, tensors, captured)
         scratch.write_weights(name, shards(stored, where=where))
         replaced = {key: tensor for key, tensor in tensors.items() if key not in stored}
         if replaced:
@@ -161,8 +161,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         written = read_shards(scratch.weights(name))
         if name in weights and weights[name].made is not None:
             kept = {key: tensor for key, tensor in written.items() if key in tensors}
-            raise_if(plain_jax.misrecorded(weights[name].made, kept, where, replaced))
-        raise_if(written_wrongly(name, tensors, written, captured, where))
+            raise_if(plain_jax.find_misrecorded(weights[name].made, kept, where, replaced))
+        raise_if(check_written(name, tensors, written, captured, where))
     for file, digest in hashing.result():
         _note(files, file, digest)
     for loaded in weights.values():
@@ -190,7 +190,7 @@ def _digests(weights: Mapping[str, Weights]) -> list[tuple[str, str]]:
     return [(read.source.text, read.digest()) for read in files]
 
 
-def _collected(error: AotcError, job: ProgramJob) -> tuple[Finding, ...]:
+def _collect_findings(error: AotcError, job: ProgramJob) -> tuple[Finding, ...]:
     """Return an entry point's findings if the build continues without it; else raise them."""
     if not job.keeps_going:
         raise error
@@ -218,7 +218,7 @@ def _write_fixtures(
         inputs = fixture_inputs.fixture_inputs(plan, manifest, frozen.sizes, recorded)
         scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))
     for kind, place in (("results", scratch.results), ("expected", scratch.expected)):
-        results = fixture_inputs.recorded(name, manifest, kind)
+        results = fixture_inputs.read_recorded(name, manifest, kind)
         if results is None:
             continue
         _note(files, results.file, results.digest)
@@ -337,7 +337,7 @@ def _check_evaluation(
         data = DataWriter(captured, manifest, scratch.folder)
         for at, read in read_files(name, manifest):
             _note(files, read.file, read.digest)
-            data.checked(read.arrays, at)
+            data.check(read.arrays, at)
         for key, function in spec.functions.items():
             where = manifest.where("entry_points", name, "evaluation", key)
             models.resolve(function, manifest.root, where)
@@ -358,7 +358,7 @@ def _with_weights(manifest: BuildManifest, weights: Mapping[str, Weights]) -> Bu
 
 def _note(files: dict[str, str], name: str, digest: str) -> None:
     """Raises CaptureError (AOTC-E840) for a file that was another one when it was read before."""
-    raise_if(changed(files, [(name, digest)]))
+    raise_if(find_changes(files, [(name, digest)]))
     files[name] = digest
 
 

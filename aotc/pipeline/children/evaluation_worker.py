@@ -18,7 +18,7 @@ from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.capture import fixture_inputs, trace_errors, user_exceptions
-from aotc.capture.file_digests import changed
+from aotc.capture.file_digests import find_changes
 from aotc.capture.fixture_inputs import Recorded, mask_and_length_arrays
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.traced_shardings import on_one_device
@@ -72,7 +72,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     file = prepared_file(folder)
     if file.path.exists():
         metrics = {name: _metric(name, manifest, models.resolve) for name in evaluated}
-        file.write([_scored(one, metrics[one.entry_point], folder) for one in file.read()])
+        file.write([_score(one, metrics[one.entry_point], folder) for one in file.read()])
         return
     prepared = []
     written = {name: replace(each, precision=None) for name, each in captured.entry_points.items()}
@@ -81,7 +81,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name in evaluated:
             evaluation = PlainEvaluation(name, models, captured, folder, progress)
             rows = evaluation.rows(functions[name])
-            prepared.append(evaluation.data.scored(PLAIN_JAX, leaf_of(rows)))
+            prepared.append(evaluation.data.with_rows(PLAIN_JAX, leaf_of(rows)))
     file.write(prepared)
 
 
@@ -142,7 +142,7 @@ def _metric(name: str, manifest: BuildManifest, resolve: Resolve) -> Metric:
         try:
             made = np.asarray(function(output, labels))
         except (Exception, SystemExit) as error:
-            raise failed(error, where, manifest) from error
+            raise function_failure(error, where, manifest) from error
         if made.shape != output.shape[:1] or made.dtype.kind not in "biuf":
             found = f"{made.dtype.name}{list(made.shape)}"
             raise MetricError(f"{found} in place of a number for each of {len(output)} samples")
@@ -151,12 +151,12 @@ def _metric(name: str, manifest: BuildManifest, resolve: Resolve) -> Metric:
     return metric_of(spec.name, rows)
 
 
-def _scored(prepared: Prepared, metric: Metric, folder: Path) -> Prepared:
+def _score(prepared: Prepared, metric: Metric, folder: Path) -> Prepared:
     """Return the data with the rows of the targets whose results wait for a user's metric."""
     for target in [target for target, scores in prepared.scores.items() if scores is None]:
         results = read_results(folder, target, prepared.entry_point)
         rows = metric.score(results, f"{prepared.where} for {target}")
-        prepared = prepared.scored(target, leaf_of(rows))
+        prepared = prepared.with_rows(target, leaf_of(rows))
     return prepared
 
 
@@ -167,7 +167,7 @@ def evaluation_of(manifest: BuildManifest, entry_point: str) -> EvaluationSpec:
     return spec
 
 
-def failed(error: BaseException, where: str, manifest: BuildManifest) -> AotcError:
+def function_failure(error: BaseException, where: str, manifest: BuildManifest) -> AotcError:
     """Return AOTC-E829 for an exception of a user's function."""
     return refusal("AOTC-E829", where, user_exceptions.describe(error, manifest.root))
 
@@ -182,7 +182,7 @@ def read_blocks(
     spec = evaluation_of(manifest, entry_point)
     where = manifest.where("entry_points", entry_point, "evaluation", "data")
     for at, read in read_files(entry_point, manifest):
-        raise_if(changed(files, [(read.file, read.digest)]))
+        raise_if(find_changes(files, [(read.file, read.digest)]))
         yield at, read.arrays, read.digest
     if spec.reads_function:
         function = resolve(spec.data, manifest.root, where)
@@ -197,7 +197,7 @@ def read_blocks(
         except AotcError:
             raise
         except (Exception, SystemExit) as error:
-            raise failed(error, where, manifest) from error
+            raise function_failure(error, where, manifest) from error
 
 
 def read_files(entry_point: str, manifest: BuildManifest) -> Iterator[tuple[str, Recorded]]:
@@ -253,7 +253,7 @@ class DataWriter:
         blocks: list[Block] = []
         digests: list[str] = []
         for where, arrays, digest in source:
-            block, typed = self.checked(arrays, where)
+            block, typed = self.check(arrays, where)
             typed[LABELS] = arrays[self._spec.target]
             data = write_tensors(typed, where=where)
             block_file(self._folder, self._captured.name, len(blocks)).write_bytes(data)
@@ -274,7 +274,7 @@ class DataWriter:
             code=code,
         )
 
-    def checked(self, arrays: Mapping[str, Array], where: str) -> tuple[Block, dict[str, Array]]:
+    def check(self, arrays: Mapping[str, Array], where: str) -> tuple[Block, dict[str, Array]]:
         """Return a block and its inputs. Raises CaptureError (AOTC-E847) for unfit arrays."""
         typed = {
             spec.path: fixture_inputs.as_input(arrays[spec.path], spec.dtype)

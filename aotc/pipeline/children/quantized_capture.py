@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from aotc.base.errors import by_reason, finding, raise_if, refusal, shortened
+from aotc.base.errors import by_reason, finding, raise_if, refusal, shorten
 from aotc.base.evidence import KEPT, AppliedPrecision, Calibration, QuantizedWeight
 from aotc.base.stages import CapturedEntryPoint, CapturedSymbolic, Module, Stored, Tensor
 from aotc.capture.portable_stablehlo import portable
@@ -24,9 +24,9 @@ from aotc.compile.precision.quantized_numbers import (
     Scheme,
     dequantize,
     error_of,
+    from_stored,
     quantize,
-    restored,
-    stored,
+    to_stored,
 )
 from aotc.compile.precision.weight_products import OtherUse, Product, Use, uses_of
 from aotc.config.build_manifest import BuildManifest
@@ -65,7 +65,7 @@ class Quantizer:
     _matched: set[tuple[str, str]] = field(default_factory=set)
     _names: dict[str, set[str]] = field(default_factory=dict)
 
-    def quantized(self, captured: CapturedEntryPoint) -> CapturedEntryPoint:
+    def quantize(self, captured: CapturedEntryPoint) -> CapturedEntryPoint:
         """Return an entry point whose modules take quantized weights, if its precision says so.
 
         Raises BuildManifestError: AOTC-E805 for groups that do not divide an axis, E809 if no
@@ -79,7 +79,7 @@ class Quantizer:
         known: dict[Name, set[Use]] = {}
         for module, arguments in _modules(captured):
             read = mlir_context.read_artifact(module.artifact)
-            names = _named(arguments)
+            names = _weight_names(arguments)
             matched = [place for place, each in names.items() if _patterns(each, spec)]
             uses = uses_of(read) if spec.compute == FLOAT32 else bfloat16_uses(read, matched)
             for place, each in names.items():
@@ -95,7 +95,7 @@ class Quantizer:
                 is_controlled = chosen is not None and weight[1] in chosen.keep
                 kept[" ".join(weight)] = KEPT[1] if is_controlled else scheme
                 continue
-            findings += self._undivided(weight, scheme, name)
+            findings += self._check_groups(weight, scheme, name)
             if findings:
                 continue
             quantized = self._quantize(weight, scheme)
@@ -131,7 +131,7 @@ class Quantizer:
         where, cause = self._manifest.where(*path), "precision-has-no-effect"
         return refusal("AOTC-E809", where, reason, cause=cause)
 
-    def unmatched(self) -> Iterator[Finding]:
+    def unmatched_patterns(self) -> Iterator[Finding]:
         """Yield AOTC-E806 for patterns of weights to keep that match none."""
         for name, names in self._names.items():
             for index, pattern in enumerate(self._manifest.precision[name].keep):
@@ -141,10 +141,10 @@ class Quantizer:
                         self._manifest.where("precision", name, "keep", index),
                         pattern,
                         cause="keep-pattern-matches-nothing",
-                        expected=f"one of: {shortened(sorted(names))}",
+                        expected=f"one of: {shorten(sorted(names))}",
                     )
 
-    def stored(
+    def stored_tensors(
         self, name: str, tensors: Mapping[str, Tensor], captured: Mapping[str, CapturedEntryPoint]
     ) -> dict[str, Tensor]:
         """Return the tensors of a weights set that the bundle holds.
@@ -155,7 +155,7 @@ class Quantizer:
             tensor
             for each in captured.values()
             for _, arguments in _modules(each)
-            for owner, tensor in _named(arguments).values()
+            for owner, tensor in _weight_names(arguments).values()
             if owner == name
         }
         made = [(tensor, new) for ((owner, tensor), _), new in self._made.items() if owner == name]
@@ -191,7 +191,7 @@ class Quantizer:
             return "a convolution"
         return Scheme(spec.weights, contracted.pop(), 0 if is_kernel else spec.block)
 
-    def _undivided(self, weight: Name, scheme: Scheme, name: str) -> Iterator[Finding]:
+    def _check_groups(self, weight: Name, scheme: Scheme, name: str) -> Iterator[Finding]:
         shape = self._weights[weight[0]].tensors[weight[1]].shape
         if scheme.group and (size := shape[scheme.contracted[-1]]) % scheme.group:
             is_stated = self._manifest.precision[name].group is not None
@@ -229,7 +229,7 @@ class Quantizer:
             # Sums in another order may differ in the last places.
             snr_db=f"{snr_db:.1f}",
         )
-        tensors = {record.values: stored(numbers, scheme)}
+        tensors = {record.values: to_stored(numbers, scheme)}
         tensors |= {record.scale: numbers.scale} if scheme.is_scaled else {}
         self._made[weight, scheme.label] = made = _Made(scheme, record, tensors)
         return made
@@ -240,7 +240,7 @@ def _patterns(weight: Name, spec: PrecisionSpec) -> list[str]:
     return [each for each in spec.keep if weight[0] != CLOSURE and fnmatchcase(weight[1], each)]
 
 
-def _named(arguments: Sequence[Argument]) -> dict[int, Name]:
+def _weight_names(arguments: Sequence[Argument]) -> dict[int, Name]:
     """Return the weights among arguments, by number."""
     places = enumerate(arguments)
     return {n: (a.set, a.tensor) for n, a in places if isinstance(a, WeightArgument)}
@@ -288,7 +288,7 @@ class _Rewriter:
         self, module: Module, arguments: Sequence[Argument]
     ) -> tuple[Module, tuple[Argument, ...]]:
         """Return a module that takes quantized weights, and its arguments."""
-        taken, names = [*arguments], _named(arguments)
+        taken, names = [*arguments], _weight_names(arguments)
         made = {place: self.made[name] for place, name in names.items() if name in self.made}
         for place, each in made.items():
             taken[place] = WeightArgument(set=each.record.set, tensor=each.record.values)
@@ -333,14 +333,14 @@ def restored_weights(
     for each in _records(name, captured):
         scheme = Scheme(each.dtype, each.contracted, each.group)
         scale = written[each.scale] if each.scale else np.ones((), np.float32)
-        numbers = restored(written[each.values], scale, scheme)
+        numbers = from_stored(written[each.values], scale, scheme)
         array = dequantize(numbers, scheme, jnp.dtype(each.was))
         order = orders.get(each.tensor)
         found[each.tensor] = array if order is None else array.transpose(np.argsort(order))
     return found
 
 
-def written_wrongly(
+def check_written(
     name: str,
     tensors: Mapping[str, Tensor],
     written: Mapping[str, Array],

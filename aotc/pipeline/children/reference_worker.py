@@ -21,7 +21,7 @@ from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_fixture
 from aotc.capture import jax_trees, project_files, source_imports, trace_errors, user_exceptions
 from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
-from aotc.capture.file_digests import changed
+from aotc.capture.file_digests import find_changes
 from aotc.capture.model_entry_points import Models, check_lowered, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights, read_shards
@@ -68,7 +68,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         raise_if(failed)
         trials.try_all(plans)
     sources = project_files.sources(manifest.root, source_imports.IMPORTED)
-    raise_if(changed(captured.sources, sources.items()))
+    raise_if(find_changes(captured.sources, sources.items()))
 
 
 class PlainWeights:
@@ -84,7 +84,7 @@ class PlainWeights:
         manifest = self.models.manifest
         return self.models.resolve(reference, manifest.root, str(manifest.path))
 
-    def of(self, entry_point: CapturedEntryPoint) -> dict[str, Any]:
+    def sets_of(self, entry_point: CapturedEntryPoint) -> dict[str, Any]:
         """Return the weights sets of an entry point, quantized by the precision that it has."""
         quantized = () if entry_point.precision is None else entry_point.precision.quantized
         bound = {*self.models.manifest.entry_points[entry_point.name].bind.values()}
@@ -125,7 +125,7 @@ def plain_functions(
     manifest = models.manifest
 
     def call_at(plan: CallPlan, sizes: Mapping[str, int]) -> FlatCall:
-        return flat_call(plan, _described(weights.of(entry_points[plan.name])), manifest, sizes)
+        return flat_call(plan, _abstract(weights.sets_of(entry_points[plan.name])), manifest, sizes)
 
     return {
         name: PlainJax(
@@ -135,7 +135,7 @@ def plain_functions(
                 plain_jax.Function,
                 spec,
                 weights.function,
-                weights.of(entry_points[name]),
+                weights.sets_of(entry_points[name]),
                 compiling=compiling,
                 check_lowered=partial(check_lowered, name) if name in models.opened else None,
                 rounded=precision.rounded if precision else {},
@@ -168,7 +168,7 @@ def _run(
             at_sizes = function.at(profile.sizes)
             arguments = at_sizes.arguments(inputs)
             if entry_point.recorded:
-                result = at_sizes.returned(read_arrays(scratch.results(key)))
+                result = at_sizes.rebuild_result(read_arrays(scratch.results(key)))
             else:
                 started = monotonic()
                 result = at_sizes(arguments)
@@ -179,17 +179,17 @@ def _run(
             raise CaptureError(trace_errors.not_run(error, key.label, manifest.root)) from error
         if spec.fixtures.expected is not None and scratch.expected(key).exists():
             found = result.arrays if written is None else written.outputs(profile.sizes, inputs)
-            raise_if(_unexpected(found, read_arrays(scratch.expected(key)), spec, key))
+            raise_if(_compare_expected(found, read_arrays(scratch.expected(key)), spec, key))
         where = f"{manifest.where('entry_points', name)} result"
         fixture = write_fixture(inputs, result.arrays, where=where)
         scratch.fixture(key).write_bytes(fixture)
         call = plain_structures.PlainCall(
-            key=key, arguments=at_sizes.passed(arguments), result=plain_jax.spell(result.value)
+            key=key, arguments=at_sizes.inputs_of(arguments), result=plain_jax.spell(result.value)
         )
         plain_structures.call_file(scratch.folder, key).write(call)
 
 
-def _unexpected(
+def _compare_expected(
     found: Mapping[str, Any], expected: Mapping[str, Any], spec: EntryPointSpec, key: ExecutableKey
 ) -> Iterator[Finding]:
     """AOTC-E950 for each array that is not what the framework of a model gave. Both: by path."""
@@ -209,7 +209,7 @@ def _unexpected(
             )
 
 
-def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
+def _abstract(weights: Mapping[str, Any]) -> dict[str, Weights]:
     """Return weights sets with avals only, to locate the failure of a function."""
     return {
         name: Weights("init", jax.tree.map(jax_trees.abstract, made), {})

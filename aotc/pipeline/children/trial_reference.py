@@ -135,7 +135,7 @@ class PlainJax:
 
 
 @contextmanager
-def ended_after(
+def end_after(
     seconds: float, refusal: Callable[[], AotcError], progress: Progress
 ) -> Iterator[None]:
     """End this process with a refusal if the block takes longer.
@@ -200,7 +200,7 @@ class PlainTrials:
 
     def _outcome(self, trial: Trial, entry: EntryTrials) -> PlainOutcome:
         if trial.dimensions:
-            return self._padded_or_split(trial, entry)
+            return self._run_routed(trial, entry)
         call = trial.call
         if call.key not in self._skipped:
             self._progress.started(f"running {call.key.label} on other inputs")
@@ -208,7 +208,7 @@ class PlainTrials:
         if (why := self._skipped[call.key].get(call.inputs)) is not None:
             return PlainOutcome(skipped=why)
         if trial.is_fixture:
-            return PlainOutcome(allowance=self._recorded(call))
+            return PlainOutcome(allowance=self._record_call(call))
         inputs = self._inputs(call)
         seconds = self._functions[call.key.entry_point].seconds
         allowed = max(SECONDS_MIN, TIMES_LONGER * max(seconds.values(), default=0.0))
@@ -218,8 +218,8 @@ class PlainTrials:
             return refusal("AOTC-E842", str(call), why, cause="program-does-not-finish")
 
         try:
-            with ended_after(allowed, late, self._progress):
-                return PlainOutcome(allowance=self._recorded(call, inputs))
+            with end_after(allowed, late, self._progress):
+                return PlainOutcome(allowance=self._record_call(call, inputs))
         except Exception as error:  # noqa: BLE001 - of users, jax and its debug options
             return PlainOutcome(skipped=f"plain JAX raises {type(error).__name__}")
 
@@ -231,7 +231,7 @@ class PlainTrials:
             return dict.fromkeys((FIXTURE, *KINDS), "the results were recorded elsewhere")
         files = [path for own in {*captured.bound.values()} for path in self._scratch.weights(own)]
         weight_bytes = sum(path.stat().st_size for path in files)
-        skipped = unjudged(weight_bytes, is_meshed=captured.mesh is not None)
+        skipped = unjudged_trials(weight_bytes, is_meshed=captured.mesh is not None)
         size, has_loops = self._scratch.fixture(key).stat().st_size, profile.control_flow.whiles > 0
         skipped |= too_large(size, self._function(key).flops, has_loops=has_loops)
         skipped |= without_end(profile.module.custom_call_targets)
@@ -239,7 +239,7 @@ class PlainTrials:
             skipped |= dict.fromkeys(SPECIAL, 'the entry point states numerics = "finite"')
         return skipped
 
-    def _padded_or_split(self, trial: Trial, entry: EntryTrials) -> PlainOutcome:
+    def _run_routed(self, trial: Trial, entry: EntryTrials) -> PlainOutcome:
         """Return the outcome of a call that is padded, split or beside others in plain JAX.
 
         Raises CaptureError (AOTC-E826, E829) if the function fails at exactly its sizes.
@@ -247,7 +247,7 @@ class PlainTrials:
         call, captured = trial.call, self._program.entry_points[entry.entry_point]
         function, atol = self._functions[captured.name], entry.atol
         try:
-            entry = replace(entry, atol=entry.atol + self._recorded(call))
+            entry = replace(entry, atol=entry.atol + self._record_call(call))
         except AotcError:
             raise
         except (Exception, SystemExit) as error:
@@ -262,7 +262,7 @@ class PlainTrials:
 
         def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
             given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
-            with ended_after(allowed, late, self._progress):
+            with end_after(allowed, late, self._progress):
                 results = function.outputs(sizes, given)
             return [results[spec.path] for spec in captured.outputs]
 
@@ -306,7 +306,7 @@ class PlainTrials:
             each = [Outcome(tried, difference) for difference in found]
             yield from leaks(entry, each, JAX, self._manifest.where)
 
-    def _recorded(self, call: Call, inputs: Mapping[str, Array] | None = None) -> float:
+    def _record_call(self, call: Call, inputs: Mapping[str, Array] | None = None) -> float:
         """Write a call with its results, if that was not done; return its step allowance.
 
         `inputs` are by path, by default made for the call.
@@ -373,7 +373,7 @@ class PlainTrials:
                     yield np.array(numbers)
 
 
-def unjudged(weight_bytes: int, *, is_meshed: bool) -> dict[str, str]:
+def unjudged_trials(weight_bytes: int, *, is_meshed: bool) -> dict[str, str]:
     """Return trials without a truth that could judge them, each with why."""
     if is_meshed:
         return dict.fromkeys(JUDGED, "programs over several devices are not computed in float64")

@@ -10,12 +10,12 @@ from typing import cast
 
 import numpy as np
 
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import unpack
 from aotc.base.stages import CapturedEntryPoint
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.bundle_writer import Blob
-from aotc.capture.float64_module import NotInterpretedError, NotWidenedError, interpreted, widened
+from aotc.capture.float64_module import NotInterpretedError, NotWidenedError, interpret, widen
 from aotc.capture.weight_sets import read_shards
 from aotc.check.plain_structures import array_of
 from aotc.check.trial_records import Array, Call, call_file, found_file, read_call
@@ -53,7 +53,7 @@ def work(scratch: Scratch, encoded: bytes, progress: Progress) -> list[Verdict] 
     """
     # Before any thread of an engine, which inherits it.
     confined_process.shut_off(str(scratch.folder))
-    job = unpacked(encoded, TruthJob)
+    job = unpack(encoded, TruthJob)
     program = scratch.program.read().entry_points
     cases = [_Case(call, program[call.key.entry_point], scratch, job) for call in job.calls]
     if not job.options:
@@ -109,22 +109,22 @@ class _Case:
             return
         others = [_neighbour(arguments, seed) for seed in range(NEIGHBOURS)]
         wide, *wide_others = ([*map(_wide, each)] for each in (arguments, *others))
-        artifact, (first, *rest) = widened(self._artifact), options
-        exact, *nearby = self._computed(device, artifact, [wide, *wide_others], first)
+        artifact, (first, *rest) = widen(self._artifact), options
+        exact, *nearby = self._compute(device, artifact, [wide, *wide_others], first)
         self._ways.append(exact)
         if any(array.dtype == np.float64 for array in arguments):
             self._neighbours += [(each, exact) for each in nearby]
         else:
-            plain = self._computed(device, self._artifact, others, {})
+            plain = self._compute(device, self._artifact, others, {})
             self._neighbours += zip(plain, nearby, strict=True)
             yield
             for seed in range(ORDERS):
-                blurred = widened(self._artifact, seed)
-                self._orders += self._computed(device, blurred, [wide], {**first, **ONCE})
+                blurred = widen(self._artifact, seed)
+                self._orders += self._compute(device, blurred, [wide], {**first, **ONCE})
         yield
         for way in rest:
-            self._ways += self._computed(device, artifact, [wide], way)
-        self._ways += self._computed(device, self._artifact, [arguments], {**first, **ONCE})
+            self._ways += self._compute(device, artifact, [wide], way)
+        self._ways += self._compute(device, self._artifact, [arguments], {**first, **ONCE})
 
     def opinion(self) -> Side:
         """Return the side that differs from the interpreter; "" where it is not used."""
@@ -133,7 +133,7 @@ class _Case:
         if max(sizes, default=0) ** 1.5 > INTERPRETED_MAX:
             return ""
         with suppress(NotInterpretedError):
-            third = interpreted(self._artifact, arguments)
+            third = interpret(self._artifact, arguments)
             return second_opinion(self._found, self._plain, third, self._rtol, self._atol)
         return ""
 
@@ -149,7 +149,7 @@ class _Case:
             found.append(sets[argument.set][argument.tensor])
         return found
 
-    def _computed(
+    def _compute(
         self,
         device: Processor,
         artifact: bytes,

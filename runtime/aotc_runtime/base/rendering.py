@@ -35,7 +35,7 @@ def warn_of(error: BaseException) -> None:
     warn(*"".join(traceback.format_exception(error)).rstrip("\n").split("\n"))
 
 
-def logged(value: object) -> str:
+def log_field(value: object) -> str:
     """Return a value as one field of a log line, quoted where it would read as several."""
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     spelled = printable(text.replace("\\", "\\\\").replace('"', '\\"'))
@@ -46,7 +46,7 @@ LINE_MAX = 1000
 """Characters of a line of a finding; names and paths of others may be of any length."""
 
 
-def _clipped(line: str) -> str:
+def _clip(line: str) -> str:
     """Return a line, without its middle if it is longer than LINE_MAX."""
     if len(line) <= LINE_MAX:
         return line
@@ -56,7 +56,7 @@ def _clipped(line: str) -> str:
 
 def _printable(text: str) -> str:
     """Return text of several lines, indented so that no line can pass for one of ours."""
-    return "\n            ".join(printable(_clipped(line)) for line in text.split("\n"))
+    return "\n            ".join(printable(_clip(line)) for line in text.split("\n"))
 
 
 def render(findings: Sequence[Finding]) -> str:
@@ -92,11 +92,11 @@ def usage_text(finding: Finding) -> str:
 def sentence(finding: Finding) -> str:
     """Return a finding as one line, for logs and bodies of HTTP errors."""
     sides = [
-        f"{name} {_clipped(text)}"
+        f"{name} {_clip(text)}"
         for name, text in (("expected", finding.expected), ("found", finding.found))
         if text
     ]
-    parts = [finding.title, _clipped(finding.where), ", ".join(sides)]
+    parts = [finding.title, _clip(finding.where), ", ".join(sides)]
     told = f"{finding.code} {': '.join(filter(None, parts))}"
     return printable(f"{told}; {finding.hint}" if finding.hint else told)
 

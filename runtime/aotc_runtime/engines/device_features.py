@@ -118,7 +118,7 @@ class DeviceFeatures:
         raise NotImplementedError(f"{self._engine} compiles nothing here")
 
 
-def aligned(array: Array, alignment: int) -> Array:
+def align(array: Array, alignment: int) -> Array:
     """Return an array that begins at a multiple of so many bytes: itself, or a packed copy."""
     if array.flags.c_contiguous and array.ctypes.data % alignment == 0:
         return array
@@ -143,16 +143,16 @@ def check_tiles(
     parameters, results = tiles
     for what, wanted, found in (("parameter", arguments, parameters), ("result", outputs, results)):
         if len(wanted) != len(found):
-            raise _refused(where, f"{len(wanted)} {what}s", f"{len(found)}")
+            raise _refusal(where, f"{len(wanted)} {what}s", f"{len(found)}")
         for index, (aval, has) in enumerate(zip(wanted, found, strict=True)):
             assert aval.placement is not None, "made with the mesh"
             if aval.placement.tiles != has:
-                raise _refused(
+                raise _refusal(
                     where,
                     f"{what} {index} in tiles {aval.placement.tiles}",
                     "another sharding" if has is None else f"tiles {has}",
                 )
 
 
-def _refused(where: str, expected: str, found: str) -> AotcError:
+def _refusal(where: str, expected: str, found: str) -> AotcError:
     return refusal("AOTC-E757", where, found, expected=expected)

@@ -132,6 +132,6 @@ class Device(ABC):
     def require_unforked(self) -> None:
         """Raises BackendError (AOTC-E754) in a process forked after the engine was started."""
         if self.was_forked:
-            from aotc_runtime.engines.engine_options import forked
+            from aotc_runtime.engines.engine_options import fork_error
 
-            raise forked(self.engine, self._pid)
+            raise fork_error(self.engine, self._pid)

@@ -56,7 +56,7 @@ def other_threads(engine: str, started: int, threads: int) -> AotcError:
     return refusal("AOTC-E552", f"load threads, {engine}", str(threads), expected=str(started))
 
 
-def forked(engine: str, parent: int) -> AotcError:
+def fork_error(engine: str, parent: int) -> AotcError:
     """Return the error (AOTC-E754) for a fork of the process where an engine was started."""
     where = f"process {os.getpid()}"
     return refusal("AOTC-E754", where, f"a fork of process {parent}, where {engine} was started")

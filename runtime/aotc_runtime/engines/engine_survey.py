@@ -16,12 +16,12 @@ def detect_all(devices: int | None = None) -> HostFacts:
 
 def _every_platform() -> dict[str, Sequence[str]]:
     """Return the platforms of every engine that is installed, XLA first."""
-    found = ((name, find(name)) for name in (XLA, *sorted(installed() - {XLA})))
+    found = ((name, find(name)) for name in (XLA, *sorted(installed_engines() - {XLA})))
     return {name: engine.platforms for name, engine in found if engine is not None}
 
 
 @cache
-def installed() -> frozenset[str]:
+def installed_engines() -> frozenset[str]:
     """Return the names of the installed engines.
 
     It takes milliseconds; call it before forking.

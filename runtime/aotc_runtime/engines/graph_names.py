@@ -9,7 +9,7 @@ def weight(place: int) -> str:
     return f"w{place}"
 
 
-def given(place: int) -> str:
+def input_name(place: int) -> str:
     """Return a parameter that calls pass, by the same."""
     return f"p{place}"
 

@@ -28,7 +28,7 @@ COPIED_BYTES_MAX = 2**14
 a kilobyte takes 20 ns, making a buffer or looking at one in place takes a microsecond."""
 
 
-def packed(array: Array) -> Array:
+def pack(array: Array) -> Array:
     """Return contiguous numbers; `ascontiguousarray` would give a scalar an axis."""
     return array if array.flags.c_contiguous else np.array(array, order="C")
 
@@ -113,7 +113,7 @@ class Library(Struct, frozen=True):
     extra: str
     name: str
 
-    def installed(self) -> str:
+    def installed_version(self) -> str:
         """Return the version that can be imported; "" without one. Imports nothing.
 
         From the name of the folder that an installer leaves beside the package: importlib.metadata
@@ -151,7 +151,7 @@ class ProcessorEngine:
         """
         if platform != self._platform:
             return None
-        version = self._library.installed()
+        version = self._library.installed_version()
         if not version:
             return Accelerator(platform=platform, devices=0)
         return Accelerator(
@@ -178,13 +178,13 @@ class ProcessorEngine:
             raise other_platform(platform, self._platform)
         with self._lock:
             if self._device is None:
-                self._device = self._made(threads or len(os.sched_getaffinity(0)))
+                self._device = self._make_device(threads or len(os.sched_getaffinity(0)))
         if threads is not None and threads != self._device.threads:
             raise other_threads(self._device.engine, self._device.threads, threads)
         self._device.require_unforked()
         return self._device
 
-    def _made(self, threads: int) -> Device:
+    def _make_device(self, threads: int) -> Device:
         try:
             return self._make(threads)
         except ImportError as error:

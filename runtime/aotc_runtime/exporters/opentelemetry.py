@@ -25,7 +25,7 @@ def observe(meter: Meter, bundles: Bundles) -> None:
 
     def served() -> Iterator[tuple[dict[str, str], Latency]]:
         for identity, entry_point in every():
-            for each in entry_point.metrics.served():
+            for each in entry_point.metrics.served_calls():
                 way = {"path": each.path.value, "executable": each.executable}
                 yield {**identity, **way}, each.latency
 

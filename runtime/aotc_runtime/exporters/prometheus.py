@@ -68,7 +68,7 @@ class BundleCollector(Collector):
             for entry_point in bundle.entry_points.values():
                 for code, count in entry_point.refusals.items():
                     refusals.add_metric([*name, entry_point.name, code], count)
-                for each in entry_point.metrics.served():
+                for each in entry_point.metrics.served_calls():
                     latency = each.latency
                     pairs = zip(latency.bounds, latency.cumulative, strict=True)
                     buckets = [(repr(bound), float(count)) for bound, count in pairs]

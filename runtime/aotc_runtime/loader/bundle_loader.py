@@ -131,7 +131,7 @@ def load_accepted(
 
     laps.end("import")
     # An engine is started only for a bundle that is trusted, and has executables for it.
-    facts = engine_registry.prepare(accepted.wanted(target), threads, devices, memory_limit)
+    facts = engine_registry.prepare(accepted.facts_for(target), threads, devices, memory_limit)
     laps.end("runtime")
     compatible = require_compatible(accepted, facts, target)
     started = {p: engine_registry.start(p, threads, devices) for p in compatible.manifest.platforms}

@@ -121,7 +121,7 @@ def source_of(place: str) -> BundleSource:
 
     Raises IncompatibleRuntimeError (AOTC-E406) if none is installed for it.
     """
-    return cast(BundleSource, _registered(scheme_of(place), place))
+    return cast(BundleSource, _load_registered(scheme_of(place), place))
 
 
 def fetch(
@@ -169,10 +169,10 @@ def open_for_inspection(
 
 def channel_source() -> ChannelSource:
     """Return what asks channels. Raises IncompatibleRuntimeError (AOTC-E406)."""
-    return cast(ChannelSource, _registered("channel", "--channel"))
+    return cast(ChannelSource, _load_registered("channel", "--channel"))
 
 
-def _registered(name: str, where: str) -> object:
+def _load_registered(name: str, where: str) -> object:
     for point in entry_points(group=GROUP, name=name):
         return point.load()
     raise refusal("AOTC-E406", where, f"no entry point {name!r} of {GROUP}")

@@ -119,10 +119,10 @@ def verify_report(
         if not channel:
             told_of = f"channel {policy.channel.name} was not asked: --channel"
             return replace(report, lines=(*report.lines, told_of))
-        return _asked(policy.channel, trust.parent, inspected.source, verdict, report)
+        return _check_channel(policy.channel, trust.parent, inspected.source, verdict, report)
 
 
-def _asked(
+def _check_channel(
     channel: Channel, folder: Path, source: BlobSource, verdict: Verdict, report: Report
 ) -> Report:
     """Check that the channel names a bundle that would be loaded: verification step 11.
@@ -178,7 +178,7 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "")
         f"signed  {', '.join(signer[:16] for signer in verdict.signers)}",
         f"target  {verdict.target} on {facts.cpu}, {_engine(manifest, facts)}",
         *([f"        {unread}"] if unread else ()),
-        *_certified(verdict.choice),
+        *_certificate_lines(verdict.choice),
         *_other_targets(verdict.choice),
     )
     return Report((), 0, document, lines)
@@ -197,7 +197,7 @@ def _engine(manifest: BundleManifest, facts: HostFacts) -> str:
     )
 
 
-def _certified(choice: Choice) -> Iterator[str]:
+def _certificate_lines(choice: Choice) -> Iterator[str]:
     """Yield lines on who certified a release other than the builder's, and what differed."""
     if (found := certified_of(choice)) is not None:
         worst = max((difference.ulp_max for difference in found.differences), default=0)

@@ -33,7 +33,7 @@ def misfits(sizes: Mapping[str, int], sharding: Sharding) -> Iterator[tuple[int,
             seen.add(name)
 
 
-def untiled(sizes: Mapping[str, int], sharding: Sharding, shape: Sequence[int]) -> int | None:
+def uneven_axis(sizes: Mapping[str, int], sharding: Sharding, shape: Sequence[int]) -> int | None:
     """Return the first axis that a sharding cannot divide evenly, or None.
 
     The sharding is valid, and has as many items as the shape has axes, or none.

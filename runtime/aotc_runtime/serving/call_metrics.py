@@ -68,7 +68,7 @@ class Latency(Struct, frozen=True):
 
 def latency_of(counter: CallCounter) -> Latency:
     """Return a consistent snapshot of the counted latencies."""
-    nanoseconds, buckets = counter.gathered()
+    nanoseconds, buckets = counter.snapshot()
     used = [index for index, count in enumerate(buckets) if count]
     shown = range(used[0], used[-1] + 1) if used else range(0)
     return Latency(
@@ -153,7 +153,7 @@ class CallMetrics:
                 self._padding += padding
         counter.observe(nanoseconds)
 
-    def seen(self, sizes: SizesKey) -> None:
+    def count_sizes(self, sizes: SizesKey) -> None:
         """Count sizes that no profile has and that were asked for, served or refused."""
         with self._lock:
             self._shapes[sizes] += 1
@@ -161,12 +161,12 @@ class CallMetrics:
                 self._shapes, dropped = most_frequent(self._shapes)
                 self._dropped += dropped
 
-    def refused(self, code: str) -> None:
+    def count_refusal(self, code: str) -> None:
         """Count a refusal."""
         with self._lock:
             self._refusals[code] += 1
 
-    def converted(self, given: Device, taken: Device) -> None:
+    def count_conversion(self, given: Device, taken: Device) -> None:
         """Count an array that lay with one engine and went to another by the host."""
         which = f"{engine_of(given.platform)} to {engine_of(taken.platform)}"
         with self._lock:
@@ -188,11 +188,11 @@ class CallMetrics:
     def calls(self) -> dict[str, int]:
         """Calls served, by the executable that did most of it."""
         counts: Counter[str] = Counter()
-        for each in self.served():
+        for each in self.served_calls():
             counts[each.executable] += each.latency.calls
         return dict(counts)
 
-    def served(self) -> list[ServedCalls]:
+    def served_calls(self) -> list[ServedCalls]:
         """Calls served, by path and executable."""
         counters = [((Path.EXACT, each.label), each.counter) for each in self._exact]
         with self._lock:
@@ -207,7 +207,7 @@ class CallMetrics:
 
     def report(self) -> dict[str, Any]:
         """JSON of everything that was counted."""
-        served = self.served()
+        served = self.served_calls()
         paths: dict[str, dict[str, Any]] = {path.value: {} for path in Path}
         for each in served:
             paths[each.path.value][each.executable] = each.latency.to_json()
@@ -229,11 +229,11 @@ class CallMetrics:
             },
             "refusals": self.refusals,
             "conversions": self.conversions,
-            **self._seen(),
+            **self._requested_sizes(),
             "compiles": self.compiles(),
         }
 
-    def _seen(self) -> dict[str, Any]:
+    def _requested_sizes(self) -> dict[str, Any]:
         """Requested sizes with their counts, as `aotc profiles suggest` reads them."""
         with self._lock:
             counts, dropped = self._shapes.copy(), self._dropped

@@ -29,12 +29,12 @@ def bind(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        found, hint = _found(error, signature, kwargs), _hint(signature, args, kwargs, spec)
+        found, hint = _message(error, signature, kwargs), _hint(signature, args, kwargs, spec)
         raise refusal("AOTC-E601", name, found, expected=f"{name}{signature}", hint=hint) from error
     return [bound.arguments[parameter] for parameter in signature.parameters]
 
 
-def _found(error: TypeError, signature: inspect.Signature, kwargs: dict[str, Any]) -> str:
+def _message(error: TypeError, signature: inspect.Signature, kwargs: dict[str, Any]) -> str:
     """Return Python's message, with unknown names that a missing argument hid from it."""
     unknown = [name for name in kwargs if name not in signature.parameters]
     if "unexpected" in str(error) or not unknown:

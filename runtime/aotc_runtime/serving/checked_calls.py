@@ -62,7 +62,7 @@ class CheckedCalls:
         self.execution = Execution(
             resident.name,
             [index for p in parameters if p.donated for index in leaf_indices(p.tree)],
-            metrics.converted,
+            metrics.count_conversion,
         )
         if self.execution.donated:
             # Imported now: a call that fails for want of memory gives its arguments back by it.
@@ -86,7 +86,7 @@ class CheckedCalls:
 
     def on_device(self, args: tuple[Any, ...], kwargs: dict[str, Any], started: int) -> Any:
         """Make a call that gives DeviceArrays, in the structure of the result."""
-        return self._answer(lambda: self._leaves(args, kwargs), self._kept, started).result
+        return self._answer(lambda: self._leaves(args, kwargs), self._keep, started).result
 
     def answer_with_masks(
         self, arrays: Sequence[Any], masks: Mapping[int, Any], started: int
@@ -122,7 +122,7 @@ class CheckedCalls:
                 call = self.fallback().find(shapes)
             result = give(call, call.run(leaves), is_jax)
         except AotcError as error:
-            self._metrics.refused(error.code)
+            self._metrics.count_refusal(error.code)
             raise
         taken = perf_counter_ns() - started
         if call.counter is not None:
@@ -144,7 +144,7 @@ class CheckedCalls:
             arrays = [_to_jax(array, spec) for array, spec in zip(arrays, specs, strict=True)]
         return self._build(arrays)
 
-    def _kept(self, call: RoutedCall, results: list[Any], _: bool) -> Any:
+    def _keep(self, call: RoutedCall, results: list[Any], _: bool) -> Any:
         """DeviceArrays; what had to be cut or joined is put back on the device."""
         device = call.device
         return self._build(

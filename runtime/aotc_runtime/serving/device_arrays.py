@@ -77,7 +77,7 @@ class DeviceArray:
             self.buffer()
             self._used_by = by
 
-    def claimed(self) -> Buffer:
+    def take_buffer(self) -> Buffer:
         """Return the device buffer, for the call that claimed it, which may donate it.
 
         Views keep what they see, so an array that has any goes on with a copy.
@@ -203,7 +203,7 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
 
 def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> AotcError:
     is_masked = hasattr(value, "mask")
-    made = "value.filled(number)" if is_masked else f"np.asarray(value, {_spelled(dtype)})"
+    made = "value.filled(number)" if is_masked else f"np.asarray(value, {_dtype_name(dtype)})"
     found, expected = with_article(type(value).__name__) + more, f"a {dtype.name} array"
     return refusal("AOTC-E605", where, found, expected=expected, hint=f"pass `{made}`")
 
@@ -211,7 +211,7 @@ def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> Aot
 def _wrong_dtype(array: Array, dtype: np.dtype[Any], where: str) -> AotcError:
     # numpy.save keeps no more than the width of types that are not numpy's own.
     is_same_bits = array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize
-    hint = f"convert the array: `x.{'view' if is_same_bits else 'astype'}({_spelled(dtype)})`"
+    hint = f"convert the array: `x.{'view' if is_same_bits else 'astype'}({_dtype_name(dtype)})`"
     return refusal("AOTC-E606", where, array.dtype.name, expected=dtype.name, hint=hint)
 
 
@@ -220,6 +220,6 @@ def _wrong_number(found: str, dtype: np.dtype[Any], where: str) -> AotcError:
     return refusal("AOTC-E606", where, found, cause=cause, expected=dtype.name)
 
 
-def _spelled(dtype: np.dtype[Any]) -> str:
+def _dtype_name(dtype: np.dtype[Any]) -> str:
     """Return a dtype as a program names it."""
     return f"{'np' if hasattr(np, dtype.name) else 'ml_dtypes'}.{dtype.name}"

@@ -14,7 +14,7 @@ from aotc_runtime.serving.call_metrics import Path
 from aotc_runtime.serving.device_arrays import DeviceArray
 from aotc_runtime.serving.resident_bundle import ResidentExecutable
 from aotc_runtime.serving.served_call import CallCounter, Served
-from aotc_runtime.serving.serving_refusals import failed
+from aotc_runtime.serving.serving_refusals import call_failure
 
 Array = np.ndarray[Any, Any]
 _MODULES = sys.modules
@@ -52,7 +52,7 @@ class Execution:
         try:
             return served.direct(*buffers)
         except device.error as error:
-            raise failed(device, served.label, error) from error
+            raise call_failure(device, served.label, error) from error
 
     def arguments(
         self, executable: ResidentExecutable, leaves: list[Any]
@@ -78,7 +78,7 @@ class Execution:
                                 self._converted(leaf.device, device)
                             buffer = put(_on_host(leaf, is_claimed), aval)
                         else:
-                            buffer = leaf.claimed() if is_claimed else leaf.buffer()
+                            buffer = leaf.take_buffer() if is_claimed else leaf.buffer()
                     else:
                         buffer = put(
                             np.asarray(leaf, order="C"), aval
@@ -99,7 +99,7 @@ class Execution:
         except device.error as error:
             for array in claimed:
                 array.give_back()
-            raise failed(device, executable.label, error) from error
+            raise call_failure(device, executable.label, error) from error
         for array in claimed:
             array.delete()
         return results

@@ -65,7 +65,7 @@ def _dict_flattener(items: Mapping[Any, Tree], where: str) -> Flattener:
 
     def walk(value: Any, leaves: Leaves) -> None:
         if (type(value) is not dict and not isinstance(value, Mapping)) or value.keys() != keys:
-            raise _mismatch(where, f"a dict with {_listed(keys)}", _found(value, keys))
+            raise _mismatch(where, f"a dict with {_list_keys(keys)}", _describe(value, keys))
         for key, part in parts:
             part(value[key], leaves)
 
@@ -96,7 +96,7 @@ def _named_tuple_flattener(
                 part(value[field], leaves)
         else:
             expected = f"a named tuple {name}({', '.join(fields)}), or a dict of its fields"
-            raise _mismatch(where, expected, _found(value, fields))
+            raise _mismatch(where, expected, _describe(value, fields))
 
     return walk
 
@@ -112,7 +112,7 @@ def _record_flattener(
             # jax keeps the order of an OrderedDict, and another order is another structure.
             ordered = name == "OrderedDict" and isinstance(value, OrderedDict)
             if {*value} != names or (ordered and (*value,) != fields):
-                raise _mismatch(where, f"{name}({', '.join(fields)})", _found(value, fields))
+                raise _mismatch(where, f"{name}({', '.join(fields)})", _describe(value, fields))
             for field, part in parts:
                 part(value[field], leaves)
         else:
@@ -161,11 +161,11 @@ def _kind(value: Any) -> str:
     return with_article(type(value).__name__)
 
 
-def _listed(keys: Iterable[Any]) -> str:
+def _list_keys(keys: Iterable[Any]) -> str:
     return ", ".join(map(repr, keys)) or "no keys"
 
 
-def _found(value: Any, names: Collection[Any]) -> str:
+def _describe(value: Any, names: Collection[Any]) -> str:
     """Return what was passed in place of these names, and how it differs from them."""
     fields = getattr(value, "_fields", None)
     if isinstance(value, Record):
@@ -177,11 +177,11 @@ def _found(value: Any, names: Collection[Any]) -> str:
     else:
         return _kind(value)
     differences = [
-        f"{what} {_listed(differing)}"
+        f"{what} {_list_keys(differing)}"
         for what, differing in (
             ("without", [name for name in names if name not in given]),
             ("with", [name for name in given if name not in names]),
         )
         if differing
     ]
-    return f"{kind} {' and '.join(differences) or 'in the order ' + _listed(given)}"
+    return f"{kind} {' and '.join(differences) or 'in the order ' + _list_keys(given)}"

@@ -109,10 +109,10 @@ class LoadedEntryPoint:
             try:
                 result = served.show(served.call(*args))
             except served.device.error as error:
-                from aotc_runtime.serving.serving_refusals import failed
+                from aotc_runtime.serving.serving_refusals import call_failure
 
-                failure = failed(served.device, served.label, error)
-                self.metrics.refused(failure.code)
+                failure = call_failure(served.device, served.label, error)
+                self.metrics.count_refusal(failure.code)
                 raise failure from error
             served.counter.observe(perf_counter_ns() - started)
             return result
@@ -204,7 +204,7 @@ class LoadedEntryPoint:
                 from aotc_runtime.serving.checked_calls import CheckedCalls, closed_error
 
                 if self._resident is None:
-                    self.metrics.refused("AOTC-E633")
+                    self.metrics.count_refusal("AOTC-E633")
                     raise closed_error(self.name)
                 self._checked = CheckedCalls(self._resident, self._table, self.metrics)
             return self._checked

@@ -51,9 +51,9 @@ class CallCounter:
         pending = self._pending
         pending.append(nanoseconds)
         if len(pending) >= PENDING_MAX:
-            self.gathered()
+            self.snapshot()
 
-    def gathered(self) -> tuple[int, list[int]]:
+    def snapshot(self) -> tuple[int, list[int]]:
         """Return the nanoseconds of all calls, and the calls of each bucket, at one moment."""
         with self._lock:
             # Other threads go on appending behind what is taken here.

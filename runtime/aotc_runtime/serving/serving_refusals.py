@@ -33,7 +33,7 @@ def no_policy(trust: object) -> AotcError:
     return refusal("AOTC-E309", "load trust", found, cause=cause, expected="a policy or its path")
 
 
-def failed(device: Device, label: str, error: Exception) -> AotcError:
+def call_failure(device: Device, label: str, error: Exception) -> AotcError:
     """Return the error (AOTC-E755) for a call in which the engine raised an error."""
     return refusal("AOTC-E755", label, f"{device.engine}: {first_line(error)}")
 

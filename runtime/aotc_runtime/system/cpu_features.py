@@ -95,7 +95,7 @@ _ARM_PARTS = {
 _ARM_CRYPTO = frozenset({"aes", "pmull", "sha1", "sha2"})
 
 
-def described(found: Machine) -> Machine:
+def describe_machine(found: Machine) -> Machine:
     """Return an engine's processor with the name and features that the system reports.
 
     On Arm, LLVM in jaxlib 0.12.0.1 detects only eight features.

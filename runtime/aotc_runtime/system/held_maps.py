@@ -47,7 +47,7 @@ class HeldFiles:
         Raises OSError.
         """
         held = duplicate(descriptor)
-        self._files.append((held, _settled(held)))
+        self._files.append((held, _settle(held)))
         return mmap.mmap(held, size, **options)
 
     def change(self) -> Change:
@@ -55,7 +55,7 @@ class HeldFiles:
 
         A process that had mapped a file for writing, and began to write before, is not detected.
         """
-        self._seen = [(held, _settled(held)) for held, _ in self._files]
+        self._seen = [(held, _settle(held)) for held, _ in self._files]
         pairs = zip(self._files, self._seen, strict=True)
         differing = [(before, now) for (_, before), (_, now) in pairs if before != now]
         if any(before[:2] != now[:2] for before, now in differing):
@@ -88,7 +88,7 @@ def _state(descriptor: int) -> tuple[int, int, int]:
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _settled(descriptor: int) -> tuple[int, int, int]:
+def _settle(descriptor: int) -> tuple[int, int, int]:
     """Return the state of a file once any later write must change it."""
     while 0 <= time.time() - os.fstat(descriptor).st_ctime < SETTLED_SECONDS:
         time.sleep(SETTLED_SECONDS / 10)

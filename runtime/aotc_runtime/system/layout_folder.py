@@ -77,7 +77,7 @@ def _read_once(folder: Path, shown: str, map_file: MapFile) -> dict[str, memoryv
             if stat.S_ISREG(mode):
                 if len(members) >= limits.BLOBS_MAX:
                     raise _too_many(shown, f"at most {limits.BLOBS_MAX} files")
-                members[inside] = _mapped(path, map_file, shown, len(members))
+                members[inside] = _map_blob(path, map_file, shown, len(members))
     return members
 
 
@@ -89,7 +89,7 @@ def _mode(path: str) -> int:
         return 0
 
 
-def _mapped(path: str, map_file: MapFile, shown: str, before: int) -> memoryview:
+def _map_blob(path: str, map_file: MapFile, shown: str, before: int) -> memoryview:
     """Return the bytes of a file, mapped after `before` others."""
     try:
         return map_file(path)

@@ -91,7 +91,7 @@ def _file[T](source: BlobSource, name: str, type_: type[T]) -> T:
     return decode_foreign(copy_of(data), type_, where=where, marks=limits.INDEX_MARKS_MAX)
 
 
-def _stored(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) -> memoryview:
+def _stored_blob(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) -> memoryview:
     """Return a blob of the declared size, whose digest is not checked yet."""
     data = source.blob(ref.digest)
     where = f"{source.name} {what}"
@@ -107,7 +107,7 @@ def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int
 
     Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size; BundleFormatError: E111.
     """
-    data = _stored(source, ref, what)
+    data = _stored_blob(source, ref, what)
     where = f"{source.name} {what}"
     if len(data) > limit:
         raise refusal("AOTC-E111", where, f"{len(data)} bytes", expected=f"at most {limit} bytes")
@@ -347,7 +347,7 @@ def _hash_layers(
     data: dict[str, memoryview] = {}
     weights: dict[str, memoryview] = {}
     for digest in sorted(layers):
-        stored = _stored(source, layers[digest], digest)
+        stored = _stored_blob(source, layers[digest], digest)
         if _is_weights(layers[digest]):
             weights[digest] = stored
         else:

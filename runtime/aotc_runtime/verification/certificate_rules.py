@@ -83,7 +83,7 @@ def ruling(
         return Ruling(None, tuple(against))
     if about:
         certificate, signers, digest, _ = max(about, key=lambda s: (s[0].certifiedOn, s[2]))
-        return Ruling(_certified(certificate, signers, digest, keys, manifest), ())
+        return Ruling(_make_certified(certificate, signers, digest, keys, manifest), ())
     others = [f"{s[0].release} for {s[0].target}" for s in found.by_key]
     return Ruling(
         None,
@@ -182,7 +182,7 @@ def _idle(signed: SignedPayload, key: PublicKey, now: float) -> Finding:
     return finding("AOTC-E411", f"{signed.where} key {key.label}", key.state(now))
 
 
-def _certified(
+def _make_certified(
     certificate: Certificate,
     signers: Iterable[str],
     digest: str,

@@ -13,7 +13,7 @@ from aotc_runtime.schema.host_facts import HostFacts, Wanted
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification import policy_rules
 from aotc_runtime.verification.bundle_contents import Contents, bundle_manifest, check_layers
-from aotc_runtime.verification.host_compatibility import choose_target, wanted_of
+from aotc_runtime.verification.host_compatibility import choose_target, wanted_facts
 from aotc_runtime.verification.manifest_consistency import check_consistency
 from aotc_runtime.verification.verify_bundle import attribute, certificates_of, check_policy
 
@@ -50,7 +50,7 @@ def choose(
     raise_if(
         check_policy(signed, Contents(signed.parsed.root_digest, manifests, {}, images, absent))
     )
-    facts = ask(wanted_of(manifests, None))
+    facts = ask(wanted_facts(manifests, None))
     accepted, findings = policy_rules.accepted_targets(manifests, facts, policy, None)
     raise_if(findings)
     choice = choose_target(accepted, facts, None, absent, certificates_of(signed))

@@ -254,7 +254,7 @@ def _candidate(
     return Candidate(name, len(manifest.requires.isa), findings, certified)
 
 
-def wanted_of(manifests: Mapping[str, BundleManifest], target: str | None) -> Wanted:
+def wanted_facts(manifests: Mapping[str, BundleManifest], target: str | None) -> Wanted:
     """Return the facts needed to evaluate this target, or to choose one."""
     devices = 1
     platforms: dict[str, set[str]] = {}

@@ -47,7 +47,7 @@ def place(manifest: BundleManifest) -> str:
     return f"{manifest.name} {manifest.version} for {manifest.target.name}"
 
 
-def _of(manifest: BundleManifest, name: str, expected: str, found: str, hint: str) -> Finding:
+def _about(manifest: BundleManifest, name: str, expected: str, found: str, hint: str) -> Finding:
     """Return a finding about a target.
 
     `name` is a key of `TITLES`: the code, and the cause if it has one.
@@ -63,11 +63,11 @@ def other_jaxlib(manifest: BundleManifest, host: HostFacts) -> Finding:
     if host.jaxlib == NOT_INSTALLED:
         version = f"=={accepted[-1]}" if accepted else ""
         hint = f"in a clone, run `pip install './runtime[xla]' jaxlib{version}`"
-        return _of(manifest, "AOTC-E405", "", "", hint)
+        return _about(manifest, "AOTC-E405", "", "", hint)
     expected = f"jaxlib {' or '.join(accepted)} (built with {built_with})"
     hint = f"rebuild with jaxlib {host.jaxlib}"
     hint = f"run `pip install jaxlib=={accepted[-1]}`, or {hint}" if accepted else hint
-    return _of(manifest, "AOTC-E401", expected, found, hint)
+    return _about(manifest, "AOTC-E401", expected, found, hint)
 
 
 READS_STABLEHLO = {"0.11.2": (1, 20, 0), "0.12.0": (1, 22, 0), "0.12.0.1": (1, 22, 0)}
@@ -94,13 +94,13 @@ def newer_format(manifest: BundleManifest, host: HostFacts) -> Finding:
     expected = f"bundle format {manifest.format_version}"
     found = f"bundle format {host.bundle_format} with aotc-runtime {host.runtime}"
     hint = "update aotc-runtime on that host"
-    return _of(manifest, "AOTC-E402", expected, found, hint)
+    return _about(manifest, "AOTC-E402", expected, found, hint)
 
 
 def other_platform(manifest: BundleManifest, needs: Sequence[str], has: Sequence[str]) -> Finding:
     """AOTC-E501."""
     hint = "build for a target of this host"
-    return _of(manifest, "AOTC-E501", " ".join(needs), " ".join(has), hint)
+    return _about(manifest, "AOTC-E501", " ".join(needs), " ".join(has), hint)
 
 
 def older_libc(floor: Sequence[int], host: HostFacts) -> Finding:
@@ -114,7 +114,7 @@ def older_libc(floor: Sequence[int], host: HostFacts) -> Finding:
 def missing_features(manifest: BundleManifest, host: HostFacts, missing: Sequence[str]) -> Finding:
     """AOTC-E502."""
     hint = "add a target for this processor (`aotc targets list`) and build again"
-    return _of(manifest, "AOTC-E502", ", ".join(missing), host.cpu, hint)
+    return _about(manifest, "AOTC-E502", ", ".join(missing), host.cpu, hint)
 
 
 def too_few_devices(manifest: BundleManifest, has: int) -> Finding:
@@ -123,7 +123,7 @@ def too_few_devices(manifest: BundleManifest, has: int) -> Finding:
     name, hint = "AOTC-E503", "run where enough devices are visible"
     if manifest.requires.device is UNSET:
         name, hint = FEW_STARTED, f"pass `devices={needs}` to the first load of the process"
-    return _of(manifest, name, f"{needs} devices", str(has), hint)
+    return _about(manifest, name, f"{needs} devices", str(has), hint)
 
 
 def device_findings(
@@ -142,28 +142,28 @@ def device_findings(
         hint = "rebuild with the installed plugin"
         if needs.accepts_plugin:
             hint = f"run `pip install {needs.plugin}=={needs.accepts_plugin[-1]}`"
-        yield _of(manifest, name, expected, found, hint)
+        yield _about(manifest, name, expected, found, hint)
     if not has.devices:
         return
     strange = sorted(set(has.kinds) - set(needs.kinds))
     hint = "add a target for these devices and build again"
     if strange or not has.kinds:
         expected, found = " or ".join(needs.kinds), ", ".join(strange) or "unknown"
-        yield _of(manifest, "AOTC-E508", expected, found, hint)
+        yield _about(manifest, "AOTC-E508", expected, found, hint)
     if needs.compute_capability and needs.compute_capability != has.compute_capability:
         expected = needs.compute_capability
-        yield _of(manifest, CAPABILITY, expected, has.compute_capability or "unknown", hint)
+        yield _about(manifest, CAPABILITY, expected, has.compute_capability or "unknown", hint)
     if needs.driver and version_numbers(has.driver) < version_numbers(needs.driver):
         expected, found = f"a driver for CUDA {needs.driver} or newer", "unknown"
         if has.driver:
             found = f"{has.driver_release or 'a driver'} for CUDA {has.driver}"
         hint = "update the driver, or build with a plugin for its CUDA version"
-        yield _of(manifest, "AOTC-E509", expected, found, hint)
+        yield _about(manifest, "AOTC-E509", expected, found, hint)
     memory = needs.memory_bytes + padding_bytes(manifest)
     if has.memory_bytes < memory:
         expected = f"{memory} bytes on each device"
         hint = "free device memory, or build smaller profiles"
-        yield _of(manifest, "AOTC-E554", expected, f"{has.memory_bytes} bytes", hint)
+        yield _about(manifest, "AOTC-E554", expected, f"{has.memory_bytes} bytes", hint)
 
 
 def unserved_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
@@ -177,11 +177,11 @@ def unserved_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
     if unknown := [target for target in targets if not is_served(platform, target)]:
         expected = "one of: " + SERVED.get(platform, "none")
         hint = "update aotc-runtime"
-        yield _of(manifest, "AOTC-E504", expected, ", ".join(unknown), hint)
+        yield _about(manifest, "AOTC-E504", expected, ", ".join(unknown), hint)
     needing = [target for target in targets if target.startswith(LAPACK)]
     if needing and host.libraries is not None and "scipy" not in host.libraries:
         expected = f"LAPACK of scipy, for {', '.join(needing)}"
-        yield _of(manifest, "AOTC-E510", expected, "", "run `pip install scipy`")
+        yield _about(manifest, "AOTC-E510", expected, "", "run `pip install scipy`")
 
 
 JOINED = 3
@@ -206,7 +206,7 @@ def too_little_memory(manifest: BundleManifest, host: HostFacts, needs: int) -> 
     """Return AOTC-E551 for a target that needs this many bytes."""
     hint = "raise the memory limit of the container or of `load`, or build smaller profiles"
     expected, found = f"{needs} bytes", f"{host.memory_bytes} bytes"
-    return _of(manifest, "AOTC-E551", expected, found, hint)
+    return _about(manifest, "AOTC-E551", expected, found, hint)
 
 
 def missing_target(

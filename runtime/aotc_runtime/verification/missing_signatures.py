@@ -48,7 +48,7 @@ def reasons(
     # Another key of somebody who has accepted would not make them more.
     expired = [seen.expired[id] for id in sorted(seen.expired) if keys[id].holder not in holders]
     if expired:
-        yield from _expired(where, expired)
+        yield from _expired_keys(where, expired)
         return
     names = f": {_names(keys[signer] for signer in seen.found)}" if seen.found else ""
     shared = len(holders) < len(seen.found)
@@ -60,12 +60,12 @@ def reasons(
     others = [type_ for type_, signers in sorted(seen.other_statements.items()) if signers]
     more = [f"a statement of type {type_}, which does not count" for type_ in others]
     found = "; ".join([f"{len(seen.found)}{names}", *([left] if missing else ()), *more])
-    expected = f"signatures by {_wanted(keys, threshold)} of {_names(keys.values())}"
+    expected = f"signatures by {_wanted_text(keys, threshold)} of {_names(keys.values())}"
     hint = f"ask {' or '.join(missing)} to run `aotc sign BUNDLE --key KEY`" if missing else None
     yield finding("AOTC-E304", where, found, expected=expected, hint=hint)
 
 
-def _wanted(keys: Mapping[str, PublicKey], threshold: int) -> str:
+def _wanted_text(keys: Mapping[str, PublicKey], threshold: int) -> str:
     if all(key.holder == id for id, key in keys.items()):
         return f"{threshold} distinct keys"
     return f"keys of {threshold} distinct holders"
@@ -76,7 +76,7 @@ def holder_labels(keys: Mapping[str, PublicKey], holders: Iterable[str]) -> list
     return sorted(keys[holder].label if holder in keys else holder for holder in holders)
 
 
-def _expired(where: str, made: Iterable[tuple[PublicKey, SigningTime]]) -> Iterator[Finding]:
+def _expired_keys(where: str, made: Iterable[tuple[PublicKey, SigningTime]]) -> Iterator[Finding]:
     """Yield why valid signatures do not count, one finding for each key."""
     for key, moment in made:
         state = key.state(moment.at)

@@ -17,7 +17,7 @@ from aotc_runtime.base.errors import AotcError, refusal
 PEM_LABEL = "-----BEGIN PUBLIC KEY-----"
 
 
-def parsed_key(
+def parse_key(
     pem: str, where: str, *, is_one: bool
 ) -> tuple[bytes, Callable[[bytes, bytes], None]]:
     """Parse an ECDSA P-256 key, or an Ed25519 key in another spelling.
@@ -27,7 +27,7 @@ def parsed_key(
     InvalidSignature. Raises TrustError (AOTC-E310).
     """
     if not is_one:
-        found = _found_instead(pem)
+        found = _describe_text(pem)
         expected, hint = f"one PEM public key: {PEM_LABEL}", None
         if found == "no key" and "\n" not in pem:
             hint = "set `public_key_file` for the path of a .pub file"
@@ -36,7 +36,7 @@ def parsed_key(
         key = serialization.load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
         said = str(error).splitlines()[0] if str(error) else ""
-        raise _refused(where, f"a PEM public key: {PEM_LABEL}", said) from error
+        raise _refusal(where, f"a PEM public key: {PEM_LABEL}", said) from error
     der = key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -44,10 +44,10 @@ def parsed_key(
         return der, key.verify
     if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
         return der, partial(_verify_ecdsa, key, ec.ECDSA(hashes.SHA256()))
-    raise _refused(where, "an Ed25519 or ECDSA P-256 key", type(key).__name__)
+    raise _refusal(where, "an Ed25519 or ECDSA P-256 key", type(key).__name__)
 
 
-def _found_instead(pem: str) -> str:
+def _describe_text(pem: str) -> str:
     """Describe a text that is not exactly one public key.
 
     With two keys, one would be trusted unnoticed; text around a key could name another owner.
@@ -60,7 +60,7 @@ def _found_instead(pem: str) -> str:
     return f"{count} keys" if count else "no key"
 
 
-def _refused(where: str, expected: str, found: str) -> AotcError:
+def _refusal(where: str, expected: str, found: str) -> AotcError:
     return refusal("AOTC-E310", where, found, expected=expected)
 
 

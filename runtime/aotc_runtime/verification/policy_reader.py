@@ -30,9 +30,9 @@ def read_policy_text(path: Location) -> str:
     try:
         return read_text(path)
     except OSError as error:
-        raise TrustError(_said().unreadable(str(path), error)) from error
+        raise TrustError(_texts().unreadable(str(path), error)) from error
     except ValueError as error:
-        raise TrustError(_said().invalid(str(path), error)) from error
+        raise TrustError(_texts().invalid(str(path), error)) from error
 
 
 def parse_policy(text: str, folder: Location, where: str) -> TrustPolicy:
@@ -45,9 +45,9 @@ def parse_policy(text: str, folder: Location, where: str) -> TrustPolicy:
         data = decode_toml(text)
         _check_integers(data)
     except (ValueError, RecursionError) as error:
-        raise TrustError(_said().invalid(where, error)) from error
+        raise TrustError(_texts().invalid(where, error)) from error
     file = PolicyFile(where, text)
-    policy = _typed(data, file)
+    policy = _to_policy(data, file)
     findings = list(_check_fields(policy, file))
     named = [key.public_key_file for key in (*policy.keys, *policy.certifiers)]
     named += [each.certificates_file for each in policy.timestamp_authorities]
@@ -71,7 +71,7 @@ class PolicyFile(Struct, frozen=True):
         """Return where a key stands, with its line if the text is known."""
         from aotc_runtime.verification.policy_types import Places
 
-        return Places(self.name, self.text).of(path)
+        return Places(self.name, self.text).locate(path)
 
     def entry(self, table: str, index: int, entry: Any) -> str:
         """Return where an entry of a table stands, with its name."""
@@ -90,7 +90,7 @@ def _check_integers(value: Any) -> None:
         raise ValueError("an integer of more than 64 bits")
 
 
-def _typed(data: Any, file: PolicyFile) -> TrustPolicy:
+def _to_policy(data: Any, file: PolicyFile) -> TrustPolicy:
     """Return the document as a policy. Raises TrustError: AOTC-E309, once for each key."""
     decoder(TrustPolicy)
     try:
@@ -99,7 +99,7 @@ def _typed(data: Any, file: PolicyFile) -> TrustPolicy:
         from aotc_runtime.verification.policy_types import policy_problems
 
         findings = tuple(policy_problems(data, file.name, file.text)) or (
-            _said().invalid(file.name, error),
+            _texts().invalid(file.name, error),
         )
         raise TrustError(*findings) from error
 
@@ -130,22 +130,22 @@ def _check_fields(policy: TrustPolicy, file: PolicyFile) -> Iterator[Finding]:
             if table == "certifiers" and (key.holder or key.builders is not None):
                 wrong["certifier"] = "holder" if key.holder else "builders"
             for name, found in wrong.items():
-                yield _said().problem(name, file.entry(table, index, key), found)
+                yield _texts().problem(name, file.entry(table, index, key), found)
     if not policy.keys and not policy.identities:
-        yield _said().problem("keys", file.place("keys"), "neither")
+        yield _texts().problem("keys", file.place("keys"), "neither")
     if policy.binds_builders() and not any(policy.speakers()):
-        yield _said().problem("builders", file.place("keys"), "builders = [], everywhere")
+        yield _texts().problem("builders", file.place("keys"), "builders = [], everywhere")
     if policy.metrics:
-        yield from _said().check_metric_rules(policy, file.place)
+        yield from _texts().check_metric_rules(policy, file.place)
     if policy.minimum_version:
         from aotc_runtime.verification.bundle_versions import version_key
 
         if version_key(policy.minimum_version) is None:
             place = file.place("minimum_version")
-            yield _said().problem("minimum_version", place, repr(policy.minimum_version))
+            yield _texts().problem("minimum_version", place, repr(policy.minimum_version))
 
 
-def _said() -> Any:
+def _texts() -> Any:
     """Return the module of error texts, which is imported only where there is an error."""
     from aotc_runtime.verification import policy_refusals
 
@@ -160,9 +160,9 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
     try:
         document = msgspec.to_builtins(policy)
     except TypeError as error:
-        raise TrustError(_said().invalid(where, error)) from error
+        raise TrustError(_texts().invalid(where, error)) from error
     file = PolicyFile(where)
-    _typed(document, file)
+    _to_policy(document, file)
     raise_if(_check_fields(policy, file))
     return _keys_of(policy, file)
 
@@ -182,7 +182,7 @@ def _keys_of(policy: TrustPolicy, file: PolicyFile) -> dict[str, PublicKey]:
         distinct |= sigstore_identities.as_keys(policy)
     raise_if(findings)
     if policy.threshold > 1:
-        raise_if(_said().check_threshold(policy, distinct.values(), file.place("threshold")))
+        raise_if(_texts().check_threshold(policy, distinct.values(), file.place("threshold")))
     return distinct
 
 
@@ -211,7 +211,7 @@ def distinct_keys(
         if _role(other) != _role(key):
             found = f"something else than where {key.id[:16]} stands first"
             place = file.entry(table, index, stated)
-            findings.append(_said().problem("other_role", place, found))
+            findings.append(_texts().problem("other_role", place, found))
     return distinct
 
 

@@ -214,12 +214,12 @@ def accepted_targets(
     findings: list[Finding] = []
     if policy.engines is not None:
         findings += check_engines(manifests, policy.engines, target)
-        manifests = accepted(manifests, policy.engines)
+        manifests = runnable(manifests, policy.engines)
     engines = {engine_name(m.target) for name, m in manifests.items() if target in (None, name)}
     return manifests, [*findings, *check_runtime(host, policy.accepts, engines)]
 
 
-def accepted(
+def runnable(
     manifests: Mapping[str, BundleManifest], engines: Sequence[str]
 ) -> dict[str, BundleManifest]:
     """Return the targets of which these engines run every executable."""
@@ -235,7 +235,7 @@ def check_engines(
     manifests: Mapping[str, BundleManifest], engines: Sequence[str], target: str | None
 ) -> Iterator[Finding]:
     """Verification step 7: AOTC-E322, for a named target, or for all targets if none is left."""
-    left = accepted(manifests, engines)
+    left = runnable(manifests, engines)
     for name, manifest in manifests.items():
         if name not in left and (name == target or not left):
             where = f"{manifest.name} {manifest.version} for {name}"

@@ -54,7 +54,7 @@ class Places:
         self._file = file
         self._lines = None if text is None else key_lines(text)
 
-    def of(self, path: KeyPath) -> str:
+    def locate(self, path: KeyPath) -> str:
         """Return a location such as "trust.toml:7 keys[0].not_after", without an unknown line."""
         if self._lines is None:
             return f"{self._file} {render_path(path)}".rstrip()
@@ -72,7 +72,7 @@ def policy_problems(document: Any, where: str, text: str | None = None) -> Itera
         yield finding("AOTC-E309", where, found, expected="a trust policy", hint=hint)
         return
     for path, expected, found, hint in _problems(document, inspect.type_info(TrustPolicy), ()):
-        yield finding("AOTC-E309", known.of(path), found, expected=expected, hint=hint)
+        yield finding("AOTC-E309", known.locate(path), found, expected=expected, hint=hint)
 
 
 type _Problem = tuple[KeyPath, str, str, str]
@@ -94,13 +94,13 @@ def _problems(value: Any, wanted: inspect.Type, path: KeyPath) -> Iterator[_Prob
             if _is(name, _plain(wanted.key_type)):
                 yield from _problems(item, wanted.value_type, (*path, name))
                 continue
-            expected, found, hint = _described(name, _plain(wanted.key_type))
+            expected, found, hint = _describe(name, _plain(wanted.key_type))
             if isinstance(item, Mapping) and item.keys().isdisjoint(MetricRule.__struct_fields__):
                 found = _short(item)
                 hint = f'write the key in quotes, such as `"{name}.{next(iter(item), "top1")}"`'
             yield (*path, name), expected, found, hint
     elif not _is(value, wanted):
-        yield path, *_described(value, wanted)
+        yield path, *_describe(value, wanted)
 
 
 def _table_problems(
@@ -158,7 +158,7 @@ def _converts(value: Any, wanted: type, meta: msgspec.Meta) -> bool:
     return True
 
 
-def _described(value: Any, wanted: inspect.Type) -> tuple[str, str, str]:
+def _describe(value: Any, wanted: inspect.Type) -> tuple[str, str, str]:
     """Return the expected value, the value found, and a hint."""
     found = _short(value)
     match wanted:

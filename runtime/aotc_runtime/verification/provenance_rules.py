@@ -31,7 +31,7 @@ def check_builds(
     Provenance is read only where a policy asks about builds. Raises BundleFormatError (AOTC-E106)
     for provenance that is no SLSA provenance v1.
     """
-    rules = [rule for rule, stated in _stated(policy) if stated]
+    rules = [rule for rule, stated in _stated_rules(policy) if stated]
     builds = [
         (provenance, each)
         for each in accepted
@@ -48,7 +48,7 @@ def check_builds(
             yield from rule(provenance, policy, each.where)
 
 
-def _stated(policy: TrustPolicy) -> Iterable[tuple[Rule, bool]]:
+def _stated_rules(policy: TrustPolicy) -> Iterable[tuple[Rule, bool]]:
     return (
         (_check_time, policy.minimum_build_time is not None),
         (_check_builder, policy.accepts.builders is not None),

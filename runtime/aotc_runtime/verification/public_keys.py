@@ -131,9 +131,9 @@ def load_public_key(pem: str, name: str, where: str) -> PublicKey:
             der[len(_ED25519_PREFIX) :]
         ).verify
     else:
-        from aotc_runtime.verification.parsed_keys import parsed_key
+        from aotc_runtime.verification.parsed_keys import parse_key
 
-        der, check = parsed_key(pem, where, is_one=match is not None)
+        der, check = parse_key(pem, where, is_one=match is not None)
     require_ed25519_point(der, where)
 
     def verify(signature: bytes, message: bytes) -> bool:

@@ -31,7 +31,7 @@ from aotc_runtime.schema.bundle_manifest import (
 )
 from aotc_runtime.schema.manifest_labels import sizes_text
 from aotc_runtime.schema.pytrees import IntDictNode, NamedTupleNode, RecordNode, Tree, children
-from aotc_runtime.schema.shard_layout import misfits, text, untiled
+from aotc_runtime.schema.shard_layout import misfits, text, uneven_axis
 from aotc_runtime.schema.tensor_text import data_text, key_words
 
 type Sharded = tuple[str, Sharding, Sequence[Sequence[int]]]
@@ -140,7 +140,7 @@ def _check_sharding(
     for shape in () if wrong else shapes:
         if len(shape) != len(sharding):
             yield _finding(where, f"a sharding for {len(shape)} axes", text(sharding))
-        elif (axis := untiled(sizes, sharding, shape)) is not None:
+        elif (axis := uneven_axis(sizes, sharding, shape)) is not None:
             into = prod(sizes[name] for name in sharding[axis])
             yield _finding(where, f"an axis divisible by {into}", f"{list(shape)}")
 

@@ -70,7 +70,7 @@ def signing_time_of(
     if len(token) > limits.TIMESTAMP_CHARACTERS_MAX:
         expected = f"at most {limits.TIMESTAMP_CHARACTERS_MAX} characters"
         raise refusal("AOTC-E111", where, f"a timestamp of {len(token)}", expected=expected)
-    answer = _decoded(in_toto.decode_base64(token, where=f"{where} timestamp"), where)
+    answer = _decode(in_toto.decode_base64(token, where=f"{where} timestamp"), where)
     _check_imprint(answer, signature, where)
     made = answer.tst_info.gen_time.timestamp()
     if made > now + CLOCKS_DIFFER:
@@ -79,7 +79,7 @@ def signing_time_of(
     reasons = []
     for name, certificates in authorities:
         trials.spend(_EFFORT, where)
-        reason = _refused(answer, signature, certificates)
+        reason = _why_refused(answer, signature, certificates)
         if reason is None:
             return SigningTime(made, stamped=True)
         reasons.append(f"{name}: {reason}")
@@ -95,7 +95,7 @@ def _client() -> Any:
     return rfc3161_client
 
 
-def _decoded(data: bytes, where: str) -> Any:
+def _decode(data: bytes, where: str) -> Any:
     client = _client()
     try:
         answer = client.decode_timestamp_response(data)
@@ -120,7 +120,7 @@ def _check_imprint(answer: Any, signature: bytes, where: str) -> None:
         raise _no_timestamp(where, "a timestamp of another signature")
 
 
-def _refused(answer: Any, signature: bytes, certificates: list[Any]) -> str | None:
+def _why_refused(answer: Any, signature: bytes, certificates: list[Any]) -> str | None:
     """Return why these certificates do not verify a timestamp; None if they do.
 
     They are evaluated at the time that it states.

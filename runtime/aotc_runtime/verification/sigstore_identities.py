@@ -97,7 +97,7 @@ def match_signatures(
         reason = _implausible(data, signed, signature, identity)
         if reason is None:
             root = _trusted_root(identity, _place("trust policy", index, identity))
-            reason = _refused(data, signed, signature, identity, root)
+            reason = _why_refused(data, signed, signature, identity, root)
         if reason is None:
             return [(key_id(identity), signature)]
         reasons.append(f"{identity.name or identity.identity}: {reason}")
@@ -140,12 +140,12 @@ def _implausible(
     except (ValueError, RecursionError, UnsupportedAlgorithm):
         return "no material of a bundle of version 0.3, with one entry of a log"
     authorities = _authorities(identity.trusted_root)
-    if authorities and not any(_issued(certificate, each) for each in authorities):
+    if authorities and not any(_is_issuer(certificate, each) for each in authorities):
         return "a certificate of another authority"
     return None
 
 
-def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+def _is_issuer(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
@@ -170,7 +170,7 @@ def _authorities(trusted_root: str) -> tuple[x509.Certificate, ...]:
         return ()
 
 
-def _refused(
+def _why_refused(
     material: bytes, signed: SignedPayload, signature: bytes, identity: Identity, root: Any
 ) -> str | None:
     """Return why the material does not prove this identity's signature; None if it does."""

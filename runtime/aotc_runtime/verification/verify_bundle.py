@@ -27,7 +27,7 @@ from aotc_runtime.schema.host_facts import HostFacts, Wanted
 from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
 from aotc_runtime.verification import bundle_contents, root_signatures
 from aotc_runtime.verification.bundle_contents import ALL_READ
-from aotc_runtime.verification.host_compatibility import Choice, choose_target, wanted_of
+from aotc_runtime.verification.host_compatibility import Choice, choose_target, wanted_facts
 
 if TYPE_CHECKING:
     from aotc_runtime.formats.blob_source import BlobSource
@@ -154,9 +154,9 @@ def unpack(signed: Signed) -> Unpacked:
 class Accepted(Unpacked, frozen=True):
     """A bundle that the policy accepts, but for what it may say of engines and versions here."""
 
-    def wanted(self, target: str | None) -> Wanted:
+    def facts_for(self, target: str | None) -> Wanted:
         """Return the host facts that this target, or any, needs."""
-        return wanted_of(self._contents.manifests, target)
+        return wanted_facts(self._contents.manifests, target)
 
 
 def accept(unpacked: Unpacked) -> Accepted:

@@ -113,7 +113,7 @@ class _Transfer:
         self._socket = connected
         connected.settimeout(None)
 
-    def moved(self, number: int = PACE_BYTES) -> None:
+    def on_moved(self, number: int = PACE_BYTES) -> None:
         self._moved += number
         if self._moved >= PACE_BYTES:
             self._moved, self._last = 0, time.monotonic()
@@ -210,7 +210,7 @@ class Response:
                 raise TimeoutError
         except (HTTPError, OSError) as error:
             raise self._transfer.error(error) from error
-        self._transfer.moved(len(data))
+        self._transfer.on_moved(len(data))
         self._progress.on_received(len(data))
         return data
 
@@ -309,7 +309,7 @@ class HttpClient:
             if isinstance(error, (HTTPError, OSError)) and not isinstance(error, ValueError):
                 raise transfer.error(error) from error
             raise
-        transfer.moved()
+        transfer.on_moved()
         return Response(response, transfer, progress, lambda: self._end(transfer))
 
     def close(self) -> None:
@@ -371,9 +371,9 @@ class HttpClient:
 def _sent(body: Body, transfer: _Transfer, progress: Progress) -> Iterator[bytes]:
     for piece in body.pieces():
         yield bytes(piece)
-        transfer.moved(len(piece))
+        transfer.on_moved(len(piece))
         progress.on_sent(len(piece))
-    transfer.moved()
+    transfer.on_moved()
 
 
 def _manager(proxy: str, tls: ssl.SSLContext | None) -> urllib3.PoolManager:

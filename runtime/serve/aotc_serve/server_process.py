@@ -21,9 +21,9 @@ except ImportError:
     uvloop = None
 
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.base.rendering import json_line, logged
+from aotc_runtime.base.rendering import json_line, log_field
 from aotc_serve.http.http_app import Rest
-from aotc_serve.http.http_connections import bounded
+from aotc_serve.http.http_connections import bounded_protocol
 from aotc_serve.http.listen_socket import BACKLOG, Listening, raise_file_limit
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import OnRevoked, Options
@@ -117,7 +117,7 @@ async def _serve(options: Options) -> None:
     rest = Rest(service, options.control, shapes=options.shapes)
     config = uvicorn.Config(
         rest.application(),
-        http=bounded(service.limits, metrics, service.memory, rest.at_once),
+        http=bounded_protocol(service.limits, metrics, service.memory, rest.at_once),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -135,7 +135,7 @@ async def _serve(options: Options) -> None:
     if options.grpc_port is not None:
         from aotc_serve.grpc.grpc_server import GrpcServer
 
-        grpc = await GrpcServer.started(service, options)
+        grpc = await GrpcServer.start(service, options)
     stop = _Stop()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -275,7 +275,7 @@ def _counting(tell: Tell, metrics: Metrics) -> Tell:
 
     def counted(event: str, facts: dict[str, object]) -> None:
         if event in results:
-            metrics.reloaded(results[event], facts.get("codes", ("",)))  # type: ignore[arg-type]
+            metrics.count_reload(results[event], facts.get("codes", ("",)))  # type: ignore[arg-type]
         tell(event, facts)
 
     return counted
@@ -289,7 +289,7 @@ def _teller(as_json: bool) -> Tell:
         if as_json:
             line = json_line({"event": event, "time": time, **facts})
         else:
-            named = (f"{name}={logged(value)}" for name, value in facts.items())
+            named = (f"{name}={log_field(value)}" for name, value in facts.items())
             line = " ".join([time, event, *named])
         with contextlib.suppress(OSError, ValueError):
             print(line, flush=True)

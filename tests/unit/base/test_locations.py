@@ -9,8 +9,8 @@ from aotc.base.source_locations import (
     Decision,
     EntryPointLines,
     FunctionLines,
+    annotations_of,
     read_locations,
-    stated_at,
 )
 
 LINES = {
@@ -31,9 +31,9 @@ def predicate(*files: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_is_stated_is_read_again() -> None:
-    files = [{"name": name, "annotations": stated_at(LINES, name)} for name in STATED]
+    files = [{"name": name, "annotations": annotations_of(LINES, name)} for name in STATED]
     assert read_locations(predicate(*files)) == LINES
-    assert stated_at(LINES, "weights.safetensors") == {}
+    assert annotations_of(LINES, "weights.safetensors") == {}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_anything_else_is_no_lines(stated: Any) -> None:
 
 def test_lines_of_other_functions_are_those_of_no_function() -> None:
     known = [FunctionCoverage(name=name, lines=4, traced=4) for name in ("f", "g")]
-    assert LINES["f"].of_file("model.py", known[:1]) == LINES["f"].functions["model.py"]
-    assert LINES["f"].of_file("model.py", known) == (None, None)
-    assert LINES["f"].of_file("other.py", known) == (None, None)
+    assert LINES["f"].lines_in("model.py", known[:1]) == LINES["f"].functions["model.py"]
+    assert LINES["f"].lines_in("model.py", known) == (None, None)
+    assert LINES["f"].lines_in("other.py", known) == (None, None)

@@ -24,7 +24,7 @@ GRANDPARENT = (
 @pytest.mark.parametrize("by_stopping", [False, True])
 def test_what_a_process_has_started_ends_with_it(by_stopping: bool) -> None:
     processes = Processes()
-    with processes.started(GRANDPARENT, stdout=subprocess.PIPE) as process:
+    with processes.start(GRANDPARENT, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         grandchild = int(process.stdout.readline())
         watched = os.pidfd_open(grandchild)
@@ -41,7 +41,7 @@ def test_stopping_ends_what_other_threads_wait_for_and_starts_nothing_more() -> 
     under_way = threading.Barrier(3)
 
     def wait() -> None:
-        with processes.started(SLEEPING, stdout=subprocess.PIPE) as process:
+        with processes.start(SLEEPING, stdout=subprocess.PIPE) as process:
             process.stdout.readline()
             under_way.wait()
             statuses.append(process.wait())
@@ -54,5 +54,5 @@ def test_stopping_ends_what_other_threads_wait_for_and_starts_nothing_more() -> 
     for thread in threads:
         thread.join()
     assert statuses == [-9, -9]
-    with pytest.raises(StoppedError), processes.started(SLEEPING):
+    with pytest.raises(StoppedError), processes.start(SLEEPING):
         raise AssertionError("nothing is started any more")

@@ -6,7 +6,7 @@ import sys
 import pytest
 from msgspec import Struct, ValidationError, msgpack
 
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import unpack
 
 AT_ONCE = """
 import sys, threading
@@ -51,6 +51,6 @@ class Point(Struct):
 
 
 def test_what_is_of_another_type_is_an_error() -> None:
-    assert unpacked(msgpack.encode(Point(3)), Point) == Point(3)
+    assert unpack(msgpack.encode(Point(3)), Point) == Point(3)
     with pytest.raises(ValidationError):
-        unpacked(msgpack.encode({"x": "3"}), Point)
+        unpack(msgpack.encode({"x": "3"}), Point)

@@ -7,7 +7,7 @@ import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 
 from aotc.check.trial_records import plan_file
-from aotc.pipeline.build_notes import counted
+from aotc.pipeline.build_notes import size_notes
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 
 TWO = """
@@ -166,7 +166,7 @@ def test_padded_size_is_told_with_line(capture: Capture, result: str, function: 
     line = 1 + (IMPORTS + source).splitlines().index(f"    return {result}")
     place = f"program.py:{line} ({function})"
     assert found.f.counted == ({"batch": place} if function else {})
-    notes = list(counted(found.program))
+    notes = list(size_notes(found.program))
     assert [place in note and "size of batch" in note for note in notes] == [True] * bool(function)
 
 

@@ -36,7 +36,7 @@ def by_name(coverage: Coverage) -> dict[str, FunctionCoverage]:
 
 
 def lines_of(entry_point: CapturedEntryPoint) -> dict[str, FunctionLines]:
-    known = entry_point.lines.of_file("program.py", entry_point.coverage.files["program.py"])
+    known = entry_point.lines.lines_in("program.py", entry_point.coverage.files["program.py"])
     return {lines.name: lines for lines in known if lines is not None}
 
 

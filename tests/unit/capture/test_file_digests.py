@@ -8,7 +8,7 @@ import pytest
 
 from aotc.base.errors import CaptureError
 from aotc.capture import file_digests
-from aotc.capture.file_digests import changed, digest_of, read_source
+from aotc.capture.file_digests import digest_of, find_changes, read_source
 from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.system.regular_files import open_regular
@@ -61,5 +61,7 @@ def test_changing_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, become
 
 def test_files_of_which_nothing_is_known_have_not_changed() -> None:
     first = {"a.py": "sha256:1", "b.py": "sha256:2"}
-    found = list(changed(first, [("a.py", "sha256:1"), ("b.py", "sha256:3"), ("c.py", "sha256:4")]))
+    found = list(
+        find_changes(first, [("a.py", "sha256:1"), ("b.py", "sha256:3"), ("c.py", "sha256:4")])
+    )
     assert [(f.code, f.where) for f in found] == [("AOTC-E840", "b.py")]

@@ -98,8 +98,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_it_is_read_once(folder: Path) -> None:
-    found = installed_packages.of(PathDistribution(folder))
-    assert installed_packages.of(PathDistribution(folder)) is found
+    found = installed_packages.package_of(PathDistribution(folder))
+    assert installed_packages.package_of(PathDistribution(folder)) is found
     assert (found.name, found.version) == ("thing", "1")
     assert found.modules == {"thing"}
     assert found.hashed == (("thing/__init__.py", "AAA", "3"),)
@@ -116,13 +116,13 @@ def test_it_is_read_once(folder: Path) -> None:
 )
 def test_rewritten_files_are_read_again(folder: Path, file: str, text: str) -> None:
     """An installer may keep sizes and the times of modification."""
-    before = installed_packages.of(PathDistribution(folder))
+    before = installed_packages.package_of(PathDistribution(folder))
     old = (before.version, before.digest, before.modules)
     path = folder / file
     times = path.stat() if path.exists() else folder.stat()
     path.write_text(text)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    found = installed_packages.of(PathDistribution(folder))
+    found = installed_packages.package_of(PathDistribution(folder))
     assert (found.version, found.digest, found.modules) != old
 
 
@@ -130,6 +130,6 @@ def test_metadata_of_another_kind_are_read_each_time(tmp_path: Path) -> None:
     folder = tmp_path / "thing.egg-info"
     folder.mkdir()
     (folder / "PKG-INFO").write_text("Name: thing\nVersion: 1\n")
-    assert installed_packages.of(PathDistribution(folder)).version == "1"
+    assert installed_packages.package_of(PathDistribution(folder)).version == "1"
     (folder / "PKG-INFO").write_text("Name: thing\nVersion: 2\n")
-    assert installed_packages.of(PathDistribution(folder)).version == "2"
+    assert installed_packages.package_of(PathDistribution(folder)).version == "2"

@@ -11,7 +11,7 @@ from jaxlib.mlir import ir
 
 from aotc.base.errors import CompileError
 from aotc.base.stages import Module
-from aotc.capture.float64_module import interpreted
+from aotc.capture.float64_module import interpret
 from aotc.capture.portable_stablehlo import portable
 from aotc.compile.mlir import mlir_context
 from aotc.compile.xla import jaxlib_private
@@ -78,7 +78,7 @@ def test_functions_keep_their_bodies_whatever_their_names(names: tuple[str, str]
     lowered = jax.jit(lambda x: first(x) - second(x) * first(x + 1)).lower(x)
     module = portable(lowered.compiler_ir("stablehlo"))
     assert module == portable(mlir_context.read_artifact(module.artifact))
-    (found,) = interpreted(module.artifact, [x])
+    (found,) = interpret(module.artifact, [x])
     np.testing.assert_array_equal(found, 2 * x - (x + 1) * 2 * (x + 1))
 
 

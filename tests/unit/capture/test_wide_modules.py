@@ -15,8 +15,8 @@ from aotc.capture import jax_private
 from aotc.capture.float64_module import (
     NotInterpretedError,
     NotWidenedError,
-    interpreted,
-    widened,
+    interpret,
+    widen,
 )
 from aotc.capture.portable_stablehlo import portable
 from aotc.compile.mlir import mlir_context
@@ -49,7 +49,7 @@ def _computed(
     inputs, outputs = ([Aval(a.shape, a.dtype) for a in each] for each in (given, results))
     device = cast(Processor, start("cpu"))
     device.register_custom_calls(module.custom_call_targets)
-    blob = cast(Any, Blob(widened(module.artifact, seed), ""))
+    blob = cast(Any, Blob(widen(module.artifact, seed), ""))
     symbolic = SymbolicModule(blob, inputs, outputs, options or {}, "wide")
     executable = device.features.compile_symbolic(symbolic)
     put = [device.put(array, aval) for array, aval in zip(given, inputs, strict=True)]
@@ -111,9 +111,9 @@ def test_what_is_not_widened_says_why(value: str, type_: str, why: str) -> None:
         module = ir.Module.parse(text)
         artifact = jax_private.serialize_portable(module, mlir_context.stablehlo_version())
     if why:
-        assert str(error_of(NotWidenedError, widened, artifact)) == why
+        assert str(error_of(NotWidenedError, widen, artifact)) == why
     else:
-        assert widened(artifact)
+        assert widen(artifact)
 
 
 def test_widened_constants_are_those_of_float32() -> None:
@@ -140,14 +140,14 @@ def test_interpreted_computes_booleans_integers_and_floats() -> None:
     keep = X > 0
     lowered = jax.jit(function).lower(X, keep)
     artifact = portable(jax_private.static_module(lowered)).artifact
-    for one, plain in zip(interpreted(artifact, [X, keep]), function(X, keep), strict=True):
+    for one, plain in zip(interpret(artifact, [X, keep]), function(X, keep), strict=True):
         np.testing.assert_allclose(one, plain, rtol=1e-5, atol=1e-6)
 
 
 def test_interpreted_says_what_it_does_not_take() -> None:
     artifact = portable(jax_private.static_module(jax.jit(jnp.tanh).lower(X))).artifact
     with pytest.raises(NotInterpretedError):
-        interpreted(artifact, [X[:2]])
+        interpret(artifact, [X[:2]])
 
 
 @pytest.mark.parametrize(

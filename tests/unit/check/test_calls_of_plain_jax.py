@@ -21,7 +21,7 @@ from aotc.check.plain_structures import (
     as_argument,
     call_file,
     differences,
-    unchanged,
+    is_unchanged,
 )
 from aotc_runtime import Record
 from aotc_runtime.base.errors import refusal
@@ -140,13 +140,13 @@ def test_a_class_is_passed_as_an_object_with_its_children_under_every_name() -> 
 def test_a_changed_argument_is_noticed() -> None:
     spelled = spell({"a": [A, None], "b": State(A, 3)})
     argument = as_argument(spelled)
-    assert unchanged(spelled, argument)
+    assert is_unchanged(spelled, argument)
     argument["a"][1] = 9
-    assert not unchanged(spelled, argument)
+    assert not is_unchanged(spelled, argument)
     argument["a"][1] = None
-    assert unchanged(spelled, argument)
+    assert is_unchanged(spelled, argument)
     argument["a"][0][0] = 9
-    assert not unchanged(spelled, argument)
+    assert not is_unchanged(spelled, argument)
 
 
 def test_each_call_is_read_back_by_its_executable(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def findings(
 
 def test_nothing_is_found_without_gates(gated: Gated) -> None:
     manifest, parts = gated
-    assert list(manifest.gates.stated()) == []
+    assert list(manifest.gates.in_use()) == []
     assert list(gates.check(manifest, assembled(parts))) == []
 
 

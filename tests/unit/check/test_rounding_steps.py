@@ -20,9 +20,9 @@ from aotc.compile.precision.quantized_numbers import (
     QuantizedNumbers,
     Scheme,
     dequantize,
+    from_stored,
     quantize,
-    restored,
-    stored,
+    to_stored,
 )
 from aotc_runtime.serving.readiness import compare
 
@@ -155,9 +155,9 @@ def _numbers(change: Callable[[Array, Array], tuple[Array, Array]]) -> Callable[
 
 def _exchanged_halves() -> Array:
     numbers = quantize(W, SCHEME)
-    packed = stored(numbers, SCHEME)
+    packed = to_stored(numbers, SCHEME)
     turned = (packed >> 4) | (packed << 4)
-    found = restored(turned.astype(np.uint8), numbers.scale, SCHEME)
+    found = from_stored(turned.astype(np.uint8), numbers.scale, SCHEME)
     return dequantize(found, SCHEME, np.dtype(np.float32))
 
 

@@ -7,7 +7,7 @@ import shlex
 import click
 import pytest
 
-from aotc.cli.command_group import COMMANDS, _hindered, cli
+from aotc.cli.command_group import COMMANDS, _startup_problem, cli
 from aotc.cli.command_registry import MORE, SECTIONS
 from aotc_runtime.loader import bundle_sources
 from tests.conftest import Run
@@ -194,7 +194,7 @@ def test_want_of_memory_under_a_limit_of_address_space_is_no_bug(
     monkeypatch: pytest.MonkeyPatch, error: Exception, is_told: bool, limit: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
-    refused = _hindered(error)
+    refused = _startup_problem(error)
     if not is_told or limit == resource.RLIM_INFINITY:
         assert refused is None
     else:

@@ -68,7 +68,7 @@ def test_a_document_is_plain_and_means_the_same() -> None:
 
 @pytest.mark.parametrize("value", [EVIL, [EVIL, EVIL], f'a "b={EVIL}', "\\", '"', "", "a b", "a=b"])
 def test_a_field_of_a_log_line_is_one_field(value: Any) -> None:
-    line = rendering.logged(value)
+    line = rendering.log_field(value)
     assert line.isprintable()
     if line.startswith('"'):
         inside = line[1:-1].replace("\\\\", "").replace('\\"', "")

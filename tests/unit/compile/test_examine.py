@@ -98,7 +98,7 @@ def test_the_hlo_is_read_as_xla_prints_it(varied: Executable) -> None:
     printed = [i for c in module.computations() for i in c.instructions()]
     found = list(hlo_module.instructions(inside.module))
     assert sorted(i.name for i in found) == sorted(i.name for i in printed)
-    assert hlo_module.optimized(inside.module).instructions["while"] == 1
+    assert hlo_module.describe_module(inside.module).instructions["while"] == 1
 
 
 def test_work_of_a_gpu_is_placed_by_its_instructions() -> None:
@@ -163,7 +163,7 @@ def test_what_is_no_object_file_is_refused(varied: Executable, cut: int) -> None
 
 
 def test_what_is_no_message_is_refused() -> None:
-    for read in (hlo_module.optimized, memory_plan):
+    for read in (hlo_module.describe_module, memory_plan):
         with pytest.raises(ValueError, match=r"byte|field|wire"):
             read(b"\x1a\xff\xff")
 

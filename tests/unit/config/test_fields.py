@@ -35,5 +35,5 @@ def test_a_function_is_named_by_its_module_and_its_name(text: str) -> None:
 
 
 def test_gates_that_are_stated_are_known_by_name_zero_among_them() -> None:
-    stated = Gates(max_custom_calls=0, forbid_libraries=("LAPACK",), min_coverage=0.0).stated()
+    stated = Gates(max_custom_calls=0, forbid_libraries=("LAPACK",), min_coverage=0.0).in_use()
     assert list(stated) == ["max_custom_calls", "forbid_libraries", "min_coverage"]

@@ -41,7 +41,7 @@ def job(digest: str = "sha256:1") -> CompileJob:
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     path = tmp_path / "tuning.json"
-    file = tuning_file.of_build(
+    file = tuning_file.from_build(
         {"native": {KEY: TUNED}},
         {"native": {KEY: job()}},
         POSITIONS,
@@ -114,7 +114,7 @@ def test_weights_are_captured_by_choices_of_that_name_alone(tmp_path: Path) -> N
     tuned = msgspec.structs.replace(TUNED, captured=captured)
     path = tmp_path / "tuning.json"
     jobs = {"native": {KEY: job()}}
-    file = tuning_file.of_build({"native": {KEY: tuned}}, jobs, POSITIONS, {}, "0.12.0", {})
+    file = tuning_file.from_build({"native": {KEY: tuned}}, jobs, POSITIONS, {}, "0.12.0", {})
     path.write_bytes(tuning_file.encode(file))
     (told,) = refusals(tuning_file.read(path), jobs, "0.12.0")
     assert told.endswith("1 weights captured")
@@ -145,7 +145,7 @@ def of_iree(tmp_path: Path) -> Recorded:
     tuned = msgspec.structs.replace(TUNED, choice="iree-captured", candidates=(measured,))
     jobs = {"native": {KEY: replace(job(), target=IREE)}}
     targets = {"native": TunedTarget("iree", TOOLS)}
-    file = tuning_file.of_build({"native": {KEY: tuned}}, jobs, POSITIONS, {}, "0.12.0", targets)
+    file = tuning_file.from_build({"native": {KEY: tuned}}, jobs, POSITIONS, {}, "0.12.0", targets)
     path = tmp_path / "iree.json"
     path.write_bytes(tuning_file.encode(file))
     return tuning_file.read(path)

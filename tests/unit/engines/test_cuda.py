@@ -9,7 +9,7 @@ from aotc.base.errors import CompileError
 from aotc.compile.xla.plugin_jobs import steps
 from aotc.engines.cuda import cuda_wheels
 from aotc.engines.cuda.cuda_compiler import is_allowed
-from aotc.engines.cuda.gpu_descriptions import ASSUMED, changed, claims, complete, texts
+from aotc.engines.cuda.gpu_descriptions import ASSUMED, claims, complete, set_fields, texts
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import CudaDevice
 from aotc_runtime.schema.served_kernels import cuda_module
@@ -49,7 +49,7 @@ def test_fields_are_set_where_they_stand_or_added_to_their_block() -> None:
         "device_description_str": "NVIDIA H901",
     }
     assert (
-        changed(TEXT, changes, ("cub_version", "core_count"))
+        set_fields(TEXT, changes, ("cub_version", "core_count"))
         == """\
 gpu_device_info {
   core_count: 114

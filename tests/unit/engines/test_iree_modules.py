@@ -236,7 +236,7 @@ def known(function: object, *inputs: object) -> object:
     with module.context:
         main = module.body.operations[0]
         (returned,) = list(main.regions[0].blocks[0].operations)[-1].operation.operands
-        found = index_repairs.known(returned)
+        found = index_repairs.constant_value(returned)
         return None if found is None else found.tolist()
 
 

@@ -35,7 +35,9 @@ def parts(folder: Path, record: str, version: str = "1") -> dict[str, str]:
     place.mkdir(exist_ok=True)
     (place / "METADATA").write_text(f"Name: pkg\nVersion: {version}\n")
     (place / "RECORD").write_text(record)
-    return dict(distribution_components("pkg", installed_packages.of(PathDistribution(place))))
+    return dict(
+        distribution_components("pkg", installed_packages.package_of(PathDistribution(place)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_a_file_that_was_changed_in_place_is_a_part_of_its_own(
     else:
         file.write_text(text)
         os.utime(file, (time, time))
-    found = dict(distribution_components("package", installed_packages.of(package)))
+    found = dict(distribution_components("package", installed_packages.package_of(package)))
     assert found.keys() - {"package package", "files of package package"} == (
         {"file of package package package.py"} if changed else set()
     )

@@ -8,7 +8,7 @@ import pytest
 
 from aotc.base.errors import UsageError
 from aotc.config.dtype_names import SHORT_DTYPES
-from aotc.report.array_files import filled, read_arguments, retyped, write_npz
+from aotc.report.array_files import fill_array, read_arguments, with_dtype, write_npz
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType, TensorSpec
 
@@ -17,19 +17,19 @@ SPEC = TensorSpec(path="x", shape=(), dtype=DType.FLOAT32, weak_type=False)
 
 @pytest.mark.parametrize("dtype", list(DType))
 def test_every_dtype_can_be_filled_by_its_name(dtype: DType) -> None:
-    array = filled(SPEC, f"2x3x{dtype}=1")
+    array = fill_array(SPEC, f"2x3x{dtype}=1")
     assert (array.dtype, array.shape) == (numpy_dtype(dtype), (2, 3))
     assert bool(np.all(array == np.ones((), numpy_dtype(dtype))))
 
 
 @pytest.mark.parametrize(("short", "name"), SHORT_DTYPES.items())
 def test_short_names_stand_for_dtypes(short: str, name: str) -> None:
-    assert filled(SPEC, short).dtype == numpy_dtype(DType(name))
+    assert fill_array(SPEC, short).dtype == numpy_dtype(DType(name))
 
 
 def test_wide_integers_are_exact() -> None:
-    assert filled(SPEC, "u64=18446744073709551615") == np.uint64(2**64 - 1)
-    assert filled(SPEC, "i64=-9007199254740993") == -9007199254740993
+    assert fill_array(SPEC, "u64=18446744073709551615") == np.uint64(2**64 - 1)
+    assert fill_array(SPEC, "i64=-9007199254740993") == -9007199254740993
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_wide_integers_are_exact() -> None:
 )
 def test_numbers_that_do_not_fit_are_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        filled(SPEC, text)
+        fill_array(SPEC, text)
     assert caught.value.code == "AOTC-E011"
 
 
@@ -57,7 +57,7 @@ def test_results_of_any_name_and_dtype_come_back_from_a_file(tmp_path: Path) -> 
     for name, expected in results.items():
         found = read[name]
         assert isinstance(found, np.ndarray)
-        np.testing.assert_array_equal(retyped(found, expected.dtype), expected)
+        np.testing.assert_array_equal(with_dtype(found, expected.dtype), expected)
 
 
 def test_the_same_results_make_the_same_file(tmp_path: Path) -> None:

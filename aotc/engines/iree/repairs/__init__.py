@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import inlined
+from aotc.compile.mlir.jax_functions import inline
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.engines.iree.repairs import (
     angle_repairs,
@@ -26,7 +26,7 @@ type Repairs = Mapping[str, Callable[[Any], None]]
 
 _FIRST: Repairs = {
     "stablehlo.dot_general": sum_repairs.long_product,
-    "stablehlo.multiply": float_repairs.masked,
+    "stablehlo.multiply": float_repairs.mask_factor,
 }
 """Repairs that are made of operations which are repaired in turn."""
 
@@ -50,10 +50,10 @@ def repair(module: Any, weights: Collection[int] = ()) -> None:
     """Repair a module in place. weights: places of bound parameters. Raises UnrepairableError."""
     with module.context, ir.Location.unknown():
         _repair_each(module, {"stablehlo.composite": call_repairs.composite})
-        inlined(module)
+        inline(module)
         call_repairs.keep_arguments(module, weights)
         sum_repairs.keep_known(module)
-        _repair_each(module, {"stablehlo.dot_general": float_repairs.masked_product})
+        _repair_each(module, {"stablehlo.dot_general": float_repairs.mask_product})
         _repair_each(module, _FIRST)
         _repair_each(module, _SECOND)
 

@@ -54,10 +54,10 @@ def angle(operation: Any) -> None:
         return
     if parent := within(operation):
         raise UnrepairableError(f"{operation.name} within {parent}")
-    replace(operation, partial(_turned, int(operation.name == "stablehlo.cosine")))
+    replace(operation, partial(_turn, int(operation.name == "stablehlo.cosine")))
 
 
-def _turned(quarters: int, given: Any) -> Any:
+def _turn(quarters: int, given: Any) -> Any:
     """Return the sine of numbers that are turned by quarters."""
     x = given.astype(jnp.float32)
     size = jnp.abs(x)
@@ -65,7 +65,7 @@ def _turned(quarters: int, given: Any) -> Any:
     index = lax.shift_right_logical(bits, jnp.full_like(bits, 23)) - 150
     digits = lax.bitcast_convert_type(bits & 8388607 | 1258291200, jnp.float32)
     m = (digits * jnp.sign(x)).astype(jnp.float64)
-    most, more = (m * _looked_up(part, index) for part in table())
+    most, more = (m * _look_up(part, index) for part in table())
     is_large = size >= 2.0**_LARGE
     begun = jnp.where(is_large, most, x.astype(jnp.float64))
     n = jnp.rint(begun * float(2 / _PI))
@@ -84,7 +84,7 @@ def _turned(quarters: int, given: Any) -> Any:
     return jnp.where(quadrant & 2 == 2, -value, value).astype(given.dtype)
 
 
-def _looked_up(numbers: list[float], index: Any) -> Any:
+def _look_up(numbers: list[float], index: Any) -> Any:
     inside = lax.clamp(jnp.int32(0), index, jnp.int32(len(numbers) - 1))
     at = jnp.asarray(np.asarray(numbers)).at[inside]
     return at.get(mode="promise_in_bounds", wrap_negative_indices=False)

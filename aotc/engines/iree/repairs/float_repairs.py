@@ -57,14 +57,14 @@ def convert(operation: Any) -> None:
         is_masked = not element.startswith("i") or element == "i1"
         is_masked &= bits < BITS.get(wanted, 64)
         if wanted in (*BITS, *FLOATS) and (is_masked or wanted == "bf16"):
-            replace(operation, partial(_of_integer, dtype, bits if is_masked else 0))
+            replace(operation, partial(_from_integer, dtype, bits if is_masked else 0))
     elif (element, wanted) == ("f64", "f16"):
         replace(operation, lambda x: x.astype(jnp.float32).astype(jnp.float16))
     elif element in FLOATS and wanted in BITS:
         replace(operation, partial(_to_integer, dtype))
 
 
-def _of_integer(dtype: np.dtype[Any], bits: int, x: Any) -> Any:
+def _from_integer(dtype: np.dtype[Any], bits: int, x: Any) -> Any:
     """Convert integers; unsigned ones and booleans behind a mask that keeps all of their bits.
 
     IREE otherwise fuses the conversion into a product, and forgets there that they have no sign.
@@ -97,7 +97,7 @@ _MASKED = ("f16", "f32", "f64")
 """Numbers whose products with booleans XLA selects."""
 
 
-def masked(operation: Any) -> None:
+def mask_factor(operation: Any) -> None:
     """Choose between a number and 0, by the booleans of the other factor."""
     if within(operation) or element_of(operation.results[0]) not in _MASKED:
         return
@@ -105,13 +105,13 @@ def masked(operation: Any) -> None:
         condition = _condition(factor)
         if condition is None:
             continue
-        made = _selected(operation, condition, operation.operands[1 - place])
+        made = _select(operation, condition, operation.operands[1 - place])
         operation.results[0].replace_all_uses_with(made)
         operation.erase()
         return
 
 
-def masked_product(operation: Any) -> None:
+def mask_product(operation: Any) -> None:
     """Choose before a product that multiplies numbers with those in their place and adds them."""
     numbers = stablehlo.DotDimensionNumbers(operation.attributes["dot_dimension_numbers"])
     one = [*numbers.lhs_batching_dimensions, *numbers.lhs_contracting_dimensions]
@@ -123,7 +123,7 @@ def masked_product(operation: Any) -> None:
         condition = _condition(factor)
         if condition is not None and element_of(factor) in ("f32", "f64"):
             value = operation.operands[1 - place]
-            operation.operands[1 - place] = _selected(operation, condition, value)
+            operation.operands[1 - place] = _select(operation, condition, value)
             return
 
 
@@ -148,6 +148,6 @@ def _condition(value: Any) -> Any:
     return condition
 
 
-def _selected(operation: Any, condition: Any, value: Any) -> Any:
+def _select(operation: Any, condition: Any, value: Any) -> Any:
     (made,) = put(operation, lambda c, x: lax.select(c, x, jnp.zeros_like(x)), condition, value)
     return made

@@ -29,12 +29,12 @@ def gather(operation: Any) -> None:
     indices, dimension = operation.operands[1], numbers.index_vector_dim
     if 0 in shape_of(indices) or _fit(indices, dimension, limits):
         return
-    (operation.operands[1],) = put(operation, _clamped(indices, dimension, limits), indices)
+    (operation.operands[1],) = put(operation, _clamp(indices, dimension, limits), indices)
 
 
-def _clamped(indices: Any, dimension: int, limits: Sequence[int]) -> Callable[[Any], Any]:
+def _clamp(indices: Any, dimension: int, limits: Sequence[int]) -> Callable[[Any], Any]:
     """Return a function that clamps indices to limits, which lie along a dimension."""
-    held = _held(indices, limits)
+    held = _index_type(indices, limits)
     high = _row(shape_of(indices), dimension, limits, held)
     return lambda i: jnp.clip(i.astype(held), np.zeros((), held), high)
 
@@ -49,7 +49,7 @@ def dynamic_slice(operation: Any) -> None:
         return
     for axis, size in enumerate(sizes):
         start = operation.operands[first + axis]
-        clamped = _clamped(start, 0, [shape[axis] - size])
+        clamped = _clamp(start, 0, [shape[axis] - size])
         (operation.operands[first + axis],) = put(
             operation, lambda i, clamped=clamped: clamped(i).astype(jnp.int32), start
         )
@@ -72,7 +72,7 @@ def scatter(operation: Any) -> None:
     if 0 in shape_of(updates[0]) or _fit(indices, dimension, limits):
         return
     neutral = _neutral(operation) if count == 1 else None
-    arguments, value = _returned(operation)
+    arguments, value = _region_results(operation)
     unbatched = [
         size
         for axis, size in enumerate(shape_of(indices))
@@ -83,7 +83,7 @@ def scatter(operation: Any) -> None:
     room = max(axes, key=lambda axis: shape[axis])
     is_kept = neutral is not None or alone
     instead = [0 if is_kept or axis != room else shape[axis] for axis in axes]
-    fits, safe = put(operation, _checked(indices, dimension, limits, instead), indices)
+    fits, safe = put(operation, _check_windows(indices, dimension, limits, instead), indices)
     operation.operands[count] = safe
     if "indices_are_sorted" in operation.attributes:
         del operation.attributes["indices_are_sorted"]
@@ -113,7 +113,7 @@ def _windows(numbers: Any, updates: Sequence[int]) -> dict[int, int]:
 
 def _fit(indices: Any, dimension: int, limits: Sequence[int]) -> bool:
     """Return whether all windows are known to lie inside, at indices of a type that IREE takes."""
-    found = known(indices) if element_of(indices) in ("i32", "i64") else None
+    found = constant_value(indices) if element_of(indices) in ("i32", "i64") else None
     if found is None:
         return False
     rows = found[..., None] if dimension == found.ndim else np.moveaxis(found, dimension, -1)
@@ -127,7 +127,7 @@ _DEPTH = 12
 """Operations that are followed backwards."""
 
 
-def known(value: Any, depth: int = _DEPTH) -> Any:
+def constant_value(value: Any, depth: int = _DEPTH) -> Any:
     """Return the numbers of an array computed from constants alone; None of others.
 
     Only operations that jax uses for indices are followed.
@@ -143,7 +143,7 @@ def known(value: Any, depth: int = _DEPTH) -> Any:
         axis = ir.IntegerAttr(attributes["iota_dimension"]).value
         row = np.arange(shape[axis]).reshape(-1, *[1] * (len(shape) - axis - 1))
         return np.broadcast_to(row, shape)
-    given = [known(operand, depth - 1) for operand in owner.operands]
+    given = [constant_value(operand, depth - 1) for operand in owner.operands]
     if any(each is None for each in given):
         return None
     match name:
@@ -168,7 +168,7 @@ def known(value: Any, depth: int = _DEPTH) -> Any:
     return None
 
 
-def _held(indices: Any, limits: Sequence[int]) -> np.dtype[Any]:
+def _index_type(indices: Any, limits: Sequence[int]) -> np.dtype[Any]:
     """Return an integer type for indices that IREE takes and that holds the limits."""
     own, most = np.dtype(dtype_of(indices)), max(limits, default=0)
     if own.itemsize < 4 and most <= _MOST:
@@ -184,11 +184,11 @@ def _row(shape: Sequence[int], dimension: int, numbers: Sequence[int], dtype: An
     return row.reshape([-1 if axis == dimension else 1 for axis in range(len(shape))])
 
 
-def _checked(
+def _check_windows(
     indices: Any, dimension: int, limits: Sequence[int], instead: Sequence[int]
 ) -> Callable[[Any], Any]:
     """Return a function of which windows fit, and of indices with other numbers for the rest."""
-    shape, held = shape_of(indices), _held(indices, [*limits, *instead])
+    shape, held = shape_of(indices), _index_type(indices, [*limits, *instead])
     high, other = (_row(shape, dimension, each, held) for each in (limits, instead))
     last = np.int32 if max([*limits, *instead]) <= _MOST else np.int64
 
@@ -204,7 +204,7 @@ def _checked(
     return checked
 
 
-def _returned(operation: Any) -> tuple[list[Any], Any]:
+def _region_results(operation: Any) -> tuple[list[Any], Any]:
     block = operation.regions[0].blocks[0]
     *_, last = block.operations
     return list(block.arguments), last.operation.operands[0]
@@ -212,7 +212,7 @@ def _returned(operation: Any) -> tuple[list[Any], Any]:
 
 def _neutral(operation: Any) -> Any:
     """Return the update that changes nothing; None where it is not known."""
-    arguments, value = _returned(operation)
+    arguments, value = _region_results(operation)
     owner = value.owner
     if isinstance(owner, ir.Block) or len(owner.operands) != 2:
         return None

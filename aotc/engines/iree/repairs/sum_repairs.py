@@ -30,17 +30,17 @@ def product(operation: Any) -> None:
         return
     given = [element_of(operand) for operand in operation.operands]
     if element in ("f16", "bf16"):
-        _summed(operation, "f32", operation.name == "stablehlo.convolution")
+        _sum_in(operation, "f32", operation.name == "stablehlo.convolution")
     elif any(each.startswith("ui") and each != element for each in given):
-        _summed(operation, element, True)
+        _sum_in(operation, element, True)
 
 
-def _summed(operation: Any, element: str, widened: bool) -> None:
+def _sum_in(operation: Any, element: str, widened: bool) -> None:
     """Sum in a type. widened: whether the factors are made numbers of it."""
     (given,) = operation.results
     factors = list(operation.operands)
     if widened:
-        factors = [_converted(operation, each, DTYPES[element]) for each in factors]
+        factors = [_convert(operation, each, DTYPES[element]) for each in factors]
     with ir.InsertionPoint(operation):
         wide = ir.Operation.create(
             operation.name,
@@ -48,11 +48,11 @@ def _summed(operation: Any, element: str, widened: bool) -> None:
             operands=factors,
             attributes={name: operation.attributes[name] for name in operation.attributes},
         )
-    given.replace_all_uses_with(_converted(operation, wide.result, dtype_of(given)))
+    given.replace_all_uses_with(_convert(operation, wide.result, dtype_of(given)))
     operation.erase()
 
 
-def _converted(operation: Any, value: Any, dtype: np.dtype[Any]) -> Any:
+def _convert(operation: Any, value: Any, dtype: np.dtype[Any]) -> Any:
     """Convert behind a barrier, so that IREE does not fuse the conversion into the product."""
     (made,) = put(operation, lambda x: lax.optimization_barrier(x.astype(dtype)), value)
     return made

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
 
-from aotc.capture.model_files.framework_arithmetic import converted
+from aotc.capture.model_files.framework_arithmetic import convert
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_graph_reader import ML
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
@@ -16,7 +16,7 @@ from aotc.frontends.onnx.onnx_operator_table import Value, operator
 
 def floats(call: Call, x: Value) -> Any:
     """Return features as floats; whole numbers become float32, as in onnxruntime."""
-    x = call.traced(x)
+    x = call.to_jax(x)
     x = x.reshape(1, -1) if x.ndim == 1 else x
     return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.float32)
 
@@ -31,12 +31,12 @@ def labels_of(call: Call, *names: str) -> np.ndarray[Any, Any]:
             )
         if stated:
             return np.asarray(stated, np.int64)
-    return call.damaged("no class labels")
+    return call.refuse("no class labels")
 
 
 def picked(call: Call, labels: np.ndarray[Any, Any], index: Any) -> Any:
     """Return the label of each row, by its index."""
-    return jnp.take(jnp.asarray(labels, call.computed(np.int64)), index)
+    return jnp.take(jnp.asarray(labels, call.jax_dtype(np.int64)), index)
 
 
 def transformed(call: Call, scores: Any) -> Any:
@@ -55,7 +55,7 @@ def transformed(call: Call, scores: Any) -> Any:
         return jnp.where(zero, 0, shifted / jnp.where(total == 0, 1, total)).astype(scores.dtype)
     if name == "PROBIT":
         return (np.sqrt(2) * special.erfinv(2 * scores - 1)).astype(scores.dtype)
-    return call.damaged(f"the post_transform {name!r}")
+    return call.refuse(f"the post_transform {name!r}")
 
 
 def _linear(call: Call, x: Any, weights: np.ndarray[Any, Any]) -> Any:
@@ -106,34 +106,34 @@ def normalizer(call: Call, x: Value) -> Value:
     elif norm == "L2":
         size = jnp.sqrt(jnp.sum(jnp.square(x), -1, keepdims=True))
     else:
-        call.damaged(f"the norm {norm!r}")
+        call.refuse(f"the norm {norm!r}")
     return (x / jnp.where(size == 0, 1, size)).astype(jnp.float32)
 
 
 @operator("Binarizer", domain=ML)
 def binarizer(call: Call, x: Value) -> Value:
-    x = call.traced(x)
-    return converted(x > call.attribute("threshold"), x.dtype)
+    x = call.to_jax(x)
+    return convert(x > call.attribute("threshold"), x.dtype)
 
 
 @operator("Imputer", domain=ML)
 def imputer(call: Call, x: Value) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     if jnp.issubdtype(x.dtype, jnp.floating):
         fill, gone = call.attribute("imputed_value_floats"), call.attribute("replaced_value_float")
     else:
         fill, gone = call.attribute("imputed_value_int64s"), call.attribute("replaced_value_int64")
     if not fill:
-        call.damaged("no imputed values for this type")
+        call.refuse("no imputed values for this type")
     missing = jnp.isnan(x) if np.isnan(gone) else x == gone
     return jnp.where(missing, jnp.asarray(fill, x.dtype), x)
 
 
 @operator("ArrayFeatureExtractor", domain=ML)
 def array_feature_extractor(call: Call, x: Value, index: Value) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     x = x.reshape(1, -1) if x.ndim == 1 else x
-    return jnp.take(x, call.traced(index).reshape(-1), -1, mode="clip")
+    return jnp.take(x, call.to_jax(index).reshape(-1), -1, mode="clip")
 
 
 @operator("FeatureVectorizer", domain=ML)
@@ -152,9 +152,9 @@ def one_hot_encoder(call: Call, x: Value) -> Value:
         call.lacks("string categories")
     if not call.attribute("zeros"):
         call.lacks("an encoder without zeros for unknown categories", hint="export with zeros = 1")
-    x = call.traced(x)
+    x = call.to_jax(x)
     whole = x if jnp.issubdtype(x.dtype, jnp.integer) else jnp.trunc(x)
-    return converted(whole[..., None] == jnp.asarray(known, whole.dtype), jnp.float32)
+    return convert(whole[..., None] == jnp.asarray(known, whole.dtype), jnp.float32)
 
 
 @operator("LabelEncoder", domain=ML)
@@ -170,7 +170,7 @@ def label_encoder(call: Call, x: Value) -> Value:
 
     keys, values = listed("keys"), listed("values")
     if call.version == 1 or len(keys) != len(values) or not len(keys):
-        call.damaged("keys and values of different lengths")
+        call.refuse("keys and values of different lengths")
     if values.dtype == np.float32:
         default: Any = call.attribute("default_float", -0.0)
     else:
@@ -180,13 +180,13 @@ def label_encoder(call: Call, x: Value) -> Value:
     order = np.argsort(keys, kind="stable")
     if np.isnan(keys.astype(np.float64)).any():
         order = order[np.argsort(np.isnan(keys[order].astype(np.float64)), kind="stable")]
-    x = call.traced(x)
+    x = call.to_jax(x)
     table = jnp.asarray(keys[order], x.dtype)
     index = jnp.clip(jnp.searchsorted(table, x), 0, len(keys) - 1)
     found = table[index] == x
     if jnp.issubdtype(x.dtype, jnp.floating):
         found |= jnp.isnan(table[index]) & jnp.isnan(x)
-    answers = jnp.asarray(values[order], call.computed(values.dtype))
+    answers = jnp.asarray(values[order], call.jax_dtype(values.dtype))
     return jnp.where(found, answers[index], jnp.asarray(default, answers.dtype))
 
 
@@ -204,7 +204,7 @@ def _kernel(call: Call, x: Any, vectors: np.ndarray[Any, Any]) -> Any:
         return (gamma * dot + offset) ** degree
     if kind == "SIGMOID":
         return jnp.tanh(gamma * dot + offset)
-    return call.damaged(f"the kernel {kind!r}")
+    return call.refuse(f"the kernel {kind!r}")
 
 
 @operator("SVMRegressor", domain=ML)
@@ -240,7 +240,7 @@ def svm_classifier(call: Call, x: Value) -> tuple[Value, Value]:
     weights = np.asarray(call.attribute("coefficients"), np.float32).reshape(classes - 1, total)
     rho = np.asarray(call.attribute("rho"), np.float32)
     if classes != len(labels) or len(rho) != classes * (classes - 1) // 2:
-        call.damaged("inconsistent numbers of classes, labels and rho")
+        call.refuse("inconsistent numbers of classes, labels and rho")
     kernel = _kernel(call, x, vectors)
     ends = np.cumsum([0, *sizes])
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]

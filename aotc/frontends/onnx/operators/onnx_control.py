@@ -24,7 +24,7 @@ STEPS = 1024
 def _arrays(call: Call, values: Sequence[Value]) -> tuple[Any, ...]:
     if any(value is None or isinstance(value, list) for value in values):
         call.lacks("a sequence or an optional in a condition or a loop")
-    return tuple(map(call.traced, values))
+    return tuple(map(call.to_jax, values))
 
 
 @operator("If")
@@ -43,7 +43,7 @@ def if_(call: Call, condition: Value) -> tuple[Value, ...]:
                 f"branches of {one.dtype}{list(one.shape)} and {other.dtype}{list(other.shape)}",
                 expected="branches of one dtype and shape",
             )
-    chosen = call.traced(condition).reshape(())
+    chosen = call.to_jax(condition).reshape(())
     return tuple(lax.cond(chosen, branch(yes), branch(no)))
 
 
@@ -52,7 +52,7 @@ def loop(call: Call, trips: Value = None, condition: Value = None, *states: Valu
     body: Graph = call.attribute("body")
     count = len(states)
     if len(body.inputs) != count + 2 or len(body.outputs) < count + 1:
-        call.damaged("a body with other inputs or outputs than the loop")
+        call.refuse("a body with other inputs or outputs than the loop")
     known = [value is None or is_known(value) for value in (trips, condition)]
     stacks = len(body.outputs) - 1 - count
     if is_known(condition) and not condition.reshape(()):
@@ -77,7 +77,7 @@ def _finished(
     stacks = len(body.outputs) - 1 - len(states)
     if not rows and stacks:
         return (*states, *_none_stacked(call, body, states))
-    columns = [jnp.stack([call.traced(row[i]) for row in rows]) for i in range(stacks)]
+    columns = [jnp.stack([call.to_jax(row[i]) for row in rows]) for i in range(stacks)]
     return (*states, *columns)
 
 
@@ -127,7 +127,7 @@ def _scanned(call: Call, body: Graph, limit: int, states: Sequence[Value]) -> An
         return None
     first, count = _arrays(call, states), len(states)
     ends: list[bool] = []
-    dtype = call.computed(np.int64)
+    dtype = call.jax_dtype(np.int64)
 
     def step(carried: Any, index: Any) -> Any:
         more, *results = call.run(body, [index, np.asarray(True), *carried])
@@ -144,7 +144,7 @@ def _scanned(call: Call, body: Graph, limit: int, states: Sequence[Value]) -> An
         call.evaluation.left = left
     if any(ends) or not _same_types(first, after):
         return None
-    call.shaped([limit, max((elements(row.shape) for row in rows), default=1)])
+    call.is_small([limit, max((elements(row.shape) for row in rows), default=1)])
     carried, stacked = lax.scan(step, first, lax.iota(dtype, limit))
     return (*carried, *stacked)
 
@@ -153,13 +153,13 @@ def _while(
     call: Call, body: Graph, trips: Value, condition: Value, states: Sequence[Value]
 ) -> tuple[Value, ...]:
     first = _arrays(call, states)
-    dtype = call.computed(np.int64)
+    dtype = call.jax_dtype(np.int64)
     limit = None
     if trips is not None:
         bound = np.iinfo(dtype).max
         clipped = np.minimum(trips, bound) if is_known(trips) else trips
-        limit = call.traced(clipped).reshape(())
-    start = jnp.asarray(True) if condition is None else call.traced(condition).reshape(())
+        limit = call.to_jax(clipped).reshape(())
+    start = jnp.asarray(True) if condition is None else call.to_jax(condition).reshape(())
 
     def goes_on(carried: Any) -> Any:
         index, more, _ = carried
@@ -171,7 +171,7 @@ def _while(
         arrays = _arrays(call, results)
         if not _same_types(values, arrays):
             call.lacks("a loop whose values change their shapes")
-        return index + 1, call.traced(again).reshape(()), arrays
+        return index + 1, call.to_jax(again).reshape(()), arrays
 
     _, _, values = lax.while_loop(goes_on, step, (jnp.zeros((), dtype), start, first))
     return tuple(values)
@@ -182,7 +182,7 @@ def scan(call: Call, *values: Value) -> tuple[Value, ...]:
     body: Graph = call.attribute("body")
     number = call.attribute("num_scan_inputs")
     if not 1 <= number <= len(values):
-        call.damaged(f"num_scan_inputs of {number}", expected=f"1 to {len(values)}")
+        call.refuse(f"num_scan_inputs of {number}", expected=f"1 to {len(values)}")
     if call.version < 9:
         call.lacks("Scan of opset 8", hint="export the model for opset 9 or newer")
     split = len(values) - number

@@ -11,9 +11,9 @@ import numpy as np
 from jax import lax
 from jax.scipy import special
 
-from aotc.capture.model_files.framework_arithmetic import converted, integer_power
+from aotc.capture.model_files.framework_arithmetic import convert, integer_power
 from aotc.frontends.onnx.onnx_evaluation import Call
-from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
+from aotc.frontends.onnx.onnx_operator_table import Value, add_expanded, operator
 from aotc.frontends.onnx.onnx_values import is_known, is_symbolic, sizes
 
 _SAME_NAME = {
@@ -56,7 +56,7 @@ operator("Identity")(lambda call, x: x)
 
 @operator("Reciprocal")
 def reciprocal(call: Call, x: Value) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     return jnp.asarray(1, x.dtype) / x
 
 
@@ -70,7 +70,7 @@ def div(call: Call, a: Value, b: Value) -> Value:
         return xp.divide(a, b).astype(a.dtype)
     if xp is np:
         if not np.all(b):
-            call.damaged("a division by 0")
+            call.refuse("a division by 0")
         quotient = np.floor_divide(a, b)
         exact = quotient * b == a
         return np.where((quotient < 0) & ~exact, quotient + 1, quotient).astype(a.dtype)
@@ -90,7 +90,7 @@ def mod(call: Call, a: Value, b: Value) -> Value:
 @operator("Pow")
 def power(call: Call, a: Value, b: Value) -> Value:
     """Return a power of the base's type; the exponent may have another type."""
-    dtype = call.computed(a.dtype)
+    dtype = call.jax_dtype(a.dtype)
     if is_known(b) and b.size == 1 and b.dtype != object and not is_known(a):
         exponent = float(b.reshape(()))
         if (
@@ -98,11 +98,11 @@ def power(call: Call, a: Value, b: Value) -> Value:
             and abs(exponent) <= 16
             and (exponent >= 0 or dtype.kind != "i")
         ):
-            x = call.traced(a)
+            x = call.to_jax(a)
             shape = np.broadcast_shapes((1,) * 0, b.shape) if b.ndim > x.ndim else None
             result = lax.integer_pow(x, int(exponent))
             return result if shape is None else result.reshape((1,) * (b.ndim - x.ndim) + x.shape)
-    x, y = call.traced(a), call.traced(b)
+    x, y = call.to_jax(a), call.to_jax(b)
     whole = jnp.issubdtype(x.dtype, jnp.integer)
     if whole and not jnp.issubdtype(y.dtype, jnp.integer):
         return jnp.power(x.astype(y.dtype), y).astype(dtype)
@@ -114,7 +114,7 @@ def power(call: Call, a: Value, b: Value) -> Value:
 @operator("BitShift")
 def bit_shift(call: Call, a: Value, b: Value) -> Value:
     """Bits beyond the end are lost, however many; to the right a signed number keeps its sign."""
-    a, b = jnp.broadcast_arrays(call.traced(a), call.traced(b))
+    a, b = jnp.broadcast_arrays(call.to_jax(a), call.to_jax(b))
     if call.attribute("direction") == "LEFT":
         return lax.shift_left(a, b)
     if jnp.issubdtype(a.dtype, jnp.signedinteger):
@@ -140,9 +140,9 @@ operator("Sum")(_folded("add"))
 
 @operator("Mean")
 def mean(call: Call, *values: Value) -> Value:
-    total = call.traced(values[0])
+    total = call.to_jax(values[0])
     for other in values[1:]:
-        total = total + call.traced(other)
+        total = total + call.to_jax(other)
     return total / jnp.asarray(len(values), total.dtype)
 
 
@@ -197,14 +197,14 @@ def cast(call: Call, x: Value, dtype: np.dtype[Any]) -> Value:
     if is_symbolic(x):
         if dtype.kind == "i" and dtype.itemsize >= 4:
             return x
-        x = call.traced(x)
+        x = call.to_jax(x)
     if is_known(x) and dtype not in FLOAT8 and dtype.itemsize > 1:
         with np.errstate(all="ignore"):
             return x.astype(dtype)
     if is_known(x) and dtype == np.bool_:
         return x != 0
-    target = call.computed(dtype)
-    x = call.traced(x)
+    target = call.jax_dtype(dtype)
+    x = call.to_jax(x)
     if target in FLOAT8 and call.attribute("saturate", 1) and _ieee(x.dtype):
         return saturated(x, target)
     if target.name == "float8_e8m0fnu":
@@ -221,12 +221,12 @@ def cast(call: Call, x: Value, dtype: np.dtype[Any]) -> Value:
         return x.astype(jnp.int32).astype(target)
     if _ieee(x.dtype) and jnp.issubdtype(target, jnp.signedinteger) and target.itemsize < 4:
         return x.astype(jnp.int32).astype(target)
-    return converted(x, target)
+    return convert(x, target)
 
 
 operator("Cast")(lambda call, x: cast(call, x, call.dtype(call.attribute("to"))))
 
-expanded("CastLike")
+add_expanded("CastLike")
 
 
 @operator("BitCast")
@@ -234,7 +234,7 @@ def bit_cast(call: Call, x: Value) -> Value:
     dtype = call.dtype(call.attribute("to"))
     if is_known(x) and dtype.itemsize > 1 and dtype.itemsize == x.dtype.itemsize:
         return x.view(dtype)
-    x, target = call.traced(x), call.computed(dtype)
+    x, target = call.to_jax(x), call.jax_dtype(dtype)
     if target == np.bool_:
         return x != 0
     if x.dtype == np.bool_:
@@ -244,7 +244,7 @@ def bit_cast(call: Call, x: Value) -> Value:
 
 @operator("IsInf")
 def is_inf(call: Call, x: Value) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     if x.dtype.name.startswith("float8"):
         x = x.astype(jnp.float32)
     found = jnp.isinf(x)
@@ -260,7 +260,7 @@ operator("Erf")(lambda call, x: special.erf(call.traced(x)))
 
 @operator("Relu")
 def relu(call: Call, x: Value) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     return jnp.maximum(x, jnp.zeros((), x.dtype))
 
 
@@ -303,7 +303,7 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 
 def _activation(function: Callable[..., Any], attributes: tuple[str, ...]) -> Callable[..., Value]:
     def apply(call: Call, x: Value) -> Value:
-        x = call.traced(x)
+        x = call.to_jax(x)
         return function(x, *map(call.attribute, attributes)).astype(x.dtype)
 
     return apply
@@ -315,8 +315,8 @@ for _operator, (_function, _attributes) in ACTIVATIONS.items():
 
 @operator("PRelu")
 def prelu(call: Call, x: Value, slope: Value) -> Value:
-    x = call.traced(x)
-    return jnp.where(x < 0, x * call.traced(slope), x)
+    x = call.to_jax(x)
+    return jnp.where(x < 0, x * call.to_jax(slope), x)
 
 
 @operator("Dropout", deciding=(1, 2))
@@ -324,11 +324,11 @@ def dropout(
     call: Call, x: Value, ratio: Value = None, training: Value = None
 ) -> tuple[Value, Value]:
     """Return the input, as dropout does outside of training."""
-    if training is not None and bool(call.known(training, "training_mode").reshape(())):
-        zero = ratio is not None and float(call.known(ratio, "a ratio").reshape(())) == 0
+    if training is not None and bool(call.concrete(training, "training_mode").reshape(())):
+        zero = ratio is not None and float(call.concrete(ratio, "a ratio").reshape(())) == 0
         if not zero:
             call.lacks("Dropout in training", hint="export it for inference")
-    x = call.traced(x)
+    x = call.to_jax(x)
     return x, jnp.ones(x.shape, jnp.bool_ if call.version >= 10 else x.dtype)
 
 

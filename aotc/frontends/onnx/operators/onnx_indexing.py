@@ -23,7 +23,7 @@ def _require_inside(call: Call, index: Value, size: Any) -> None:
     if not is_known(index) or is_symbolic(index) or not isinstance(size, int) or not index.size:
         return
     if index.min() < -size or index.max() >= size:
-        call.damaged(f"an index outside of {size} elements")
+        call.refuse(f"an index outside of {size} elements")
 
 
 @operator("Gather")
@@ -34,8 +34,8 @@ def gather(call: Call, x: Value, index: Value) -> Value:
         return np.take(x, index.astype(np.int64), axis)
     if is_known(index) and index.ndim == 0 and not is_symbolic(index):
         at = int(index) if index >= 0 else int(index) + x.shape[axis]
-        return lax.index_in_dim(call.traced(x), at, axis, keepdims=False)
-    x, index = call.traced(x), call.traced(index)
+        return lax.index_in_dim(call.to_jax(x), at, axis, keepdims=False)
+    x, index = call.to_jax(x), call.to_jax(index)
     return jnp.take(x, _from_front(index, x.shape[axis]), axis, mode="clip")
 
 
@@ -49,7 +49,7 @@ def _own_places(shape: Any) -> list[Any]:
 @operator("GatherElements")
 def gather_elements(call: Call, x: Value, index: Value) -> Value:
     axis = axis_of(call, call.attribute("axis"), x.ndim)
-    x, index = call.traced(x), call.traced(index)
+    x, index = call.to_jax(x), call.to_jax(index)
     index = _from_front(index, x.shape[axis])
     places = _own_places(index.shape)
     places[axis] = index
@@ -61,7 +61,7 @@ def gather_nd(call: Call, x: Value, index: Value) -> Value:
     batch = call.attribute("batch_dims", 0)
     if is_known(x) and is_known(index) and not batch and not is_symbolic(index):
         return x[tuple(np.moveaxis(index, -1, 0))]
-    x, index = call.traced(x), call.traced(index)
+    x, index = call.to_jax(x), call.to_jax(index)
 
     def one(x: Any, index: Any) -> Any:
         places = tuple(_from_front(index[..., i], x.shape[i]) for i in range(index.shape[-1]))
@@ -83,7 +83,7 @@ def _updated(at: Any, updates: Any, reduction: str) -> Any:
 def scatter_elements(call: Call, x: Value, index: Value, updates: Value) -> Value:
     axis = axis_of(call, call.attribute("axis"), x.ndim)
     _require_inside(call, index, x.shape[axis])
-    x, index, updates = map(call.traced, (x, index, updates))
+    x, index, updates = map(call.to_jax, (x, index, updates))
     places = _own_places(index.shape)
     places[axis] = _from_front(index, x.shape[axis])
     return _updated(x.at[tuple(places)], updates, call.attribute("reduction", "none"))
@@ -100,19 +100,19 @@ def scatter_nd(call: Call, x: Value, index: Value, updates: Value) -> Value:
         result = x.astype(object) if is_symbolic(updates) else x.copy()
         result[tuple(np.moveaxis(index, -1, 0))] = updates
         return result
-    x, index, updates = map(call.traced, (x, index, updates))
+    x, index, updates = map(call.to_jax, (x, index, updates))
     places = tuple(_from_front(index[..., i], x.shape[i]) for i in range(index.shape[-1]))
     return _updated(x.at[places], updates, reduction)
 
 
 @operator("TensorScatter")
 def tensor_scatter(call: Call, past: Value, update: Value, starts: Value = None) -> Value:
-    past, update = call.traced(past), call.traced(update)
+    past, update = call.to_jax(past), call.to_jax(update)
     axis = axis_of(call, call.attribute("axis"), past.ndim)
     length, new = past.shape[axis], update.shape[axis]
     moved, added = jnp.moveaxis(past, axis, 1), jnp.moveaxis(update, axis, 1)
     zero = jnp.zeros(past.shape[0], jnp.int32)
-    first = zero if starts is None else call.traced(starts).astype(jnp.int32)
+    first = zero if starts is None else call.to_jax(starts).astype(jnp.int32)
     index = first[:, None] + lax.iota(jnp.int32, new)[None, :]
     if call.attribute("mode") == "circular":
         index = index % length
@@ -123,11 +123,11 @@ def tensor_scatter(call: Call, past: Value, update: Value, starts: Value = None)
 @operator("OneHot", deciding=(1,))
 def one_hot(call: Call, index: Value, depth: Value, values: Value) -> Value:
     count = call.ints(depth, "a depth")[0]
-    index, values = call.traced(index), call.traced(values)
+    index, values = call.to_jax(index), call.to_jax(values)
     axis = axis_of(call, call.attribute("axis"), index.ndim + 1)
-    call.shaped([*index.shape, count])
+    call.is_small([*index.shape, count])
     if not jnp.issubdtype(index.dtype, jnp.signedinteger):
-        index = index.astype(call.computed(np.int64))
+        index = index.astype(call.jax_dtype(np.int64))
     index = jnp.expand_dims(_from_front(index, count), axis)
     places = jnp.expand_dims(
         lax.iota(index.dtype, count), tuple(i for i in range(index.ndim) if i != axis)
@@ -139,22 +139,22 @@ def one_hot(call: Call, index: Value, depth: Value, values: Value) -> Value:
 def top_k(call: Call, x: Value, k: Value = None) -> tuple[Value, Value]:
     """Return the k largest or smallest elements and indices; of equal ones the first."""
     count = call.attribute("k") if k is None else call.ints(k, "k")[0]
-    x = call.traced(x)
+    x = call.to_jax(x)
     axis = axis_of(call, call.attribute("axis"), x.ndim)
     if (
         isinstance(count, int)
         and isinstance(x.shape[axis], int)
         and not 0 <= count <= x.shape[axis]
     ):
-        call.damaged(f"k {count} of {x.shape[axis]}")
+        call.refuse(f"k {count} of {x.shape[axis]}")
     order = jnp.argsort(x, axis, stable=True, descending=bool(call.attribute("largest", 1)))
     order = lax.slice_in_dim(order, 0, count, axis=axis)
-    return jnp.take_along_axis(x, order, axis), order.astype(call.computed(np.int64))
+    return jnp.take_along_axis(x, order, axis), order.astype(call.jax_dtype(np.int64))
 
 
 @operator("NonZero", deciding=(0,))
 def non_zero(call: Call, x: Value) -> Value:
-    found = call.known(x, "a mask for a value-dependent result size")
+    found = call.concrete(x, "a mask for a value-dependent result size")
     if found.ndim == 0:
         found = found.reshape(1)
     return np.stack(np.nonzero(found)).astype(np.int64)
@@ -162,7 +162,7 @@ def non_zero(call: Call, x: Value) -> Value:
 
 @operator("Compress", deciding=(1,))
 def compress(call: Call, x: Value, condition: Value) -> Value:
-    chosen = np.flatnonzero(call.known(condition, "a condition for a result size"))
+    chosen = np.flatnonzero(call.concrete(condition, "a condition for a result size"))
     axis = call.attribute("axis")
     if axis is None:
         x, axis = reshaped(x, (-1,)), 0
@@ -172,12 +172,12 @@ def compress(call: Call, x: Value, condition: Value) -> Value:
 
 
 def _arg(call: Call, x: Value, *, largest: bool) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     axis = axis_of(call, call.attribute("axis"), x.ndim)
     last = call.attribute("select_last_index", 0)
     if last:
         x = jnp.flip(x, axis)
-    dtype = call.computed(np.int64)
+    dtype = call.jax_dtype(np.int64)
     found = (jnp.argmax if largest else jnp.argmin)(
         x, axis, keepdims=bool(call.attribute("keepdims"))
     )

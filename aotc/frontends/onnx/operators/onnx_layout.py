@@ -9,14 +9,14 @@ import numpy as np
 from jax import core, lax
 
 from aotc.frontends.onnx.onnx_evaluation import Call
-from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
+from aotc.frontends.onnx.onnx_operator_table import Value, add_expanded, operator
 from aotc.frontends.onnx.onnx_values import is_known, is_symbolic
 
 
 def axis_of(call: Call, axis: int, rank: int) -> int:
     """Return an axis counted from the front."""
     if not -rank <= axis < max(rank, 1):
-        call.damaged(f"axis {axis} of an array of rank {rank}")
+        call.refuse(f"axis {axis} of an array of rank {rank}")
     return axis % rank if rank else 0
 
 
@@ -27,7 +27,7 @@ def axes_of(call: Call, axes: Value, rank: int) -> tuple[int, ...] | None:
         return None
     found = tuple(axis_of(call, axis, rank) for axis in stated)
     if len(set(found)) < len(found):
-        call.damaged(f"axes {list(stated)} with one twice")
+        call.refuse(f"axes {list(stated)} with one twice")
     return found
 
 
@@ -46,7 +46,7 @@ def _plain(shape: Sequence[Any]) -> bool:
 def constant(call: Call) -> Value:
     names = [name for name in call.attributes if name.startswith(("value", "sparse"))]
     if len(names) != 1:
-        call.damaged(f"a constant with {len(names)} values")
+        call.refuse(f"a constant with {len(names)} values")
     value = call.attribute(names[0])
     if names[0] == "value":
         return value
@@ -62,9 +62,9 @@ def constant_of_shape(call: Call, shape: Value) -> Value:
     fill = call.attribute("value")
     fill = np.zeros(1, np.float32) if fill is None else fill
     dimensions = call.ints(shape, "a shape")
-    if call.shaped(dimensions):
+    if call.is_small(dimensions):
         return np.full(dimensions, fill.reshape(()), fill.dtype)
-    return jnp.full(dimensions, call.traced(fill.reshape(())))
+    return jnp.full(dimensions, call.to_jax(fill.reshape(())))
 
 
 @operator("Reshape", deciding=(1,))
@@ -73,19 +73,19 @@ def reshape(call: Call, x: Value, shape: Value) -> Value:
     for index, size in enumerate(wanted):
         if isinstance(size, int) and size == 0 and not call.attribute("allowzero", 0):
             if index >= len(x.shape):
-                call.damaged(f"the shape {wanted} for {x.shape}")
+                call.refuse(f"the shape {wanted} for {x.shape}")
             wanted[index] = x.shape[index]
     unknown = [i for i, size in enumerate(wanted) if isinstance(size, int) and size == -1]
     if len(unknown) > 1 or any(isinstance(size, int) and size < -1 for size in wanted):
-        call.damaged(f"the shape {wanted}")
+        call.refuse(f"the shape {wanted}")
     if unknown:
         others = math.prod([size for index, size in enumerate(wanted) if index != unknown[0]])
         total = math.prod(x.shape)
         if isinstance(others, int) and others == 0:
-            call.damaged(f"the shape {wanted}, with an ambiguous -1")
+            call.refuse(f"the shape {wanted}, with an ambiguous -1")
         wanted[unknown[0]] = total // others
     if _plain(wanted) and _plain(x.shape) and math.prod(wanted) != math.prod(x.shape):
-        call.damaged(f"the shape {wanted} for {list(x.shape)}")
+        call.refuse(f"the shape {wanted} for {list(x.shape)}")
     return reshaped(x, wanted)
 
 
@@ -110,7 +110,7 @@ def unsqueeze(call: Call, x: Value, axes: Value = None) -> Value:
     rank = x.ndim + len(stated)
     added = {axis_of(call, axis, rank) for axis in stated}
     if len(added) < len(stated):
-        call.damaged(f"axes {list(stated)} with one twice")
+        call.refuse(f"axes {list(stated)} with one twice")
     old = iter(x.shape)
     return reshaped(x, [1 if axis in added else next(old) for axis in range(rank)])
 
@@ -125,11 +125,11 @@ def transpose(call: Call, x: Value) -> Value:
 def concat(call: Call, *values: Value) -> Value:
     axis = axis_of(call, call.attribute("axis", 1), values[0].ndim)
     if values[0].ndim == 0:
-        call.damaged("arrays of rank 0")
+        call.refuse("arrays of rank 0")
     xp, arrays = call.operands(*values)
     if xp is np:
         if sum(array.size for array in arrays) > 1 << 20:
-            xp, arrays = jnp, tuple(map(call.traced, arrays))
+            xp, arrays = jnp, tuple(map(call.to_jax, arrays))
         elif any(is_symbolic(value) for value in arrays):
             arrays = tuple(array.astype(object) for array in arrays)
     return xp.concatenate(arrays, axis)
@@ -148,13 +148,13 @@ def split(call: Call, x: Value, lengths: Value = None) -> tuple[Value, ...]:
             parts.append(total - each * (count - 1))
         else:
             if isinstance(total, int) and total % count:
-                call.damaged(f"{total} elements in {count} equal parts")
+                call.refuse(f"{total} elements in {count} equal parts")
             parts = [total // count] * count
     if _plain(parts) and isinstance(total, int) and sum(parts) != total:
-        call.damaged(f"parts of {list(parts)} of {total} elements")
+        call.refuse(f"parts of {list(parts)} of {total} elements")
     if _plain(parts) and min(parts, default=0) < 0:
-        call.damaged(f"parts of {list(parts)}")
-    return tuple(pieces(x if _plain(parts) else call.traced(x), parts, axis))
+        call.refuse(f"parts of {list(parts)}")
+    return tuple(pieces(x if _plain(parts) else call.to_jax(x), parts, axis))
 
 
 def pieces(x: Value, parts: Sequence[Any], axis: int) -> list[Value]:
@@ -191,11 +191,11 @@ def slice_(
         over = range(len(first)) if axes is None else call.ints(axes, "axes")
     by = [1] * len(first) if steps is None else call.ints(steps, "steps")
     if not len(first) == len(last) == len(list(over)) == len(by):
-        call.damaged("starts, ends, axes and steps of different lengths")
+        call.refuse("starts, ends, axes and steps of different lengths")
     for start, end, axis, step in zip(first, last, over, by, strict=True):
         axis = axis_of(call, axis, x.ndim)
         if step == 0:
-            call.damaged("a step of 0")
+            call.refuse("a step of 0")
         x = _sliced(call, x, axis, start, end, step)
     return x
 
@@ -217,7 +217,7 @@ def _bounded(at: Any, size: Any, low: Any, high: Any) -> Any:
 def _sliced(call: Call, x: Value, axis: int, start: Any, end: Any, step: int) -> Value:
     size = x.shape[axis]
     if not _plain((size, start, end)):
-        x = call.traced(x)  # numpy takes no symbolic size
+        x = call.to_jax(x)  # numpy takes no symbolic size
     if step > 0:
         low, high = _bounded(start, size, 0, size), _bounded(end, size, 0, size)
         high = max(low, high) if isinstance(high, int) and isinstance(low, int) else high
@@ -250,19 +250,19 @@ def expand(call: Call, x: Value, shape: Value) -> Value:
     both = tuple(b if isinstance(a, int) and a == 1 else a for a, b in zip(old, new, strict=True))
     for a, b in zip(both, new, strict=True):
         if isinstance(a, int) and isinstance(b, int) and b not in (1, a):
-            call.damaged(f"the shape {list(wanted)} for {list(x.shape)}")
-    if call.shaped(both) and is_known(x):
+            call.refuse(f"the shape {list(wanted)} for {list(x.shape)}")
+    if call.is_small(both) and is_known(x):
         return np.broadcast_to(x, both)
-    return jnp.broadcast_to(call.traced(x), both)
+    return jnp.broadcast_to(call.to_jax(x), both)
 
 
 @operator("Tile", deciding=(1,))
 def tile(call: Call, x: Value, repeats: Value) -> Value:
     times = call.ints(repeats, "repeats")
     if len(times) != x.ndim:
-        call.damaged(f"{len(times)} repeats for rank {x.ndim}")
-    small = call.shaped([size * n for size, n in zip(x.shape, times, strict=True)])
-    return np.tile(x, times) if small and is_known(x) else jnp.tile(call.traced(x), times)
+        call.refuse(f"{len(times)} repeats for rank {x.ndim}")
+    small = call.is_small([size * n for size, n in zip(x.shape, times, strict=True)])
+    return np.tile(x, times) if small and is_known(x) else jnp.tile(call.to_jax(x), times)
 
 
 @operator("Range", deciding=(0, 1, 2))
@@ -270,19 +270,19 @@ def range_(call: Call, start: Value, limit: Value, delta: Value) -> Value:
     if all(is_known(value) and not is_symbolic(value) for value in (start, limit, delta)):
         first, last, step = (value.reshape(()) for value in (start, limit, delta))
         if step == 0:
-            call.damaged("a step of 0")
+            call.refuse("a step of 0")
         if start.dtype.kind in "iu":
             count = max(-(-(int(last) - int(first)) // int(step)), 0)
         else:
             count = max(math.ceil((float(last) - float(first)) / float(step)), 0)
-        if call.shaped([count]):
+        if call.is_small([count]):
             return (first + np.arange(count) * step).astype(start.dtype)
-        dtype = call.computed(start.dtype)
-        return lax.iota(dtype, count) * call.traced(step) + call.traced(first)
+        dtype = call.jax_dtype(start.dtype)
+        return lax.iota(dtype, count) * call.to_jax(step) + call.to_jax(first)
     first, last, step = (
         call.ints(value, "a size of a range")[0] for value in (start, limit, delta)
     )
-    return jnp.arange(first, last, step, dtype=call.computed(np.int64))
+    return jnp.arange(first, last, step, dtype=call.jax_dtype(np.int64))
 
 
 @operator("Pad", deciding=(1, 3))
@@ -291,28 +291,28 @@ def pad(call: Call, x: Value, pads: Value = None, value: Value = None, axes: Val
     over = axes_of(call, axes, x.ndim)
     along = range(x.ndim) if over is None else over
     if len(stated) != 2 * len(along):
-        call.damaged(f"{len(stated)} pads for {len(along)} axes")
+        call.refuse(f"{len(stated)} pads for {len(along)} axes")
     widths: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
     for index, axis in enumerate(along):
         widths[axis] = stated[index], stated[index + len(along)]
     mode = call.attribute("mode")
-    x = call.traced(x)
-    call.shaped([size + sum(width) for size, width in zip(x.shape, widths, strict=True)])
+    x = call.to_jax(x)
+    call.is_small([size + sum(width) for size, width in zip(x.shape, widths, strict=True)])
     if mode == "constant":
-        fill = call.attribute("value", 0.0) if value is None else call.traced(value).reshape(())
+        fill = call.attribute("value", 0.0) if value is None else call.to_jax(value).reshape(())
         return lax.pad(x, jnp.asarray(fill, x.dtype), [(low, high, 0) for low, high in widths])
     for axis, (low, high) in enumerate(widths):
         size = x.shape[axis]
         x = cut(x, axis, max(-low, 0), size - max(-high, 0))
     grown = [(max(low, 0), max(high, 0)) for low, high in widths]
     if mode not in ("reflect", "edge", "wrap"):
-        call.damaged(f"the mode {mode!r}")
+        call.refuse(f"the mode {mode!r}")
     return jnp.pad(x, grown, mode=mode)
 
 
 @operator("DepthToSpace")
 def depth_to_space(call: Call, x: Value) -> Value:
-    x, block = call.traced(x), call.attribute("blocksize")
+    x, block = call.to_jax(x), call.attribute("blocksize")
     n, c, *space = x.shape
     dims, depth = len(space), c // block ** len(space)
     if call.attribute("mode", "DCR") == "DCR":
@@ -330,7 +330,7 @@ def depth_to_space(call: Call, x: Value) -> Value:
 
 @operator("SpaceToDepth")
 def space_to_depth(call: Call, x: Value) -> Value:
-    x, block = call.traced(x), call.attribute("blocksize")
+    x, block = call.to_jax(x), call.attribute("blocksize")
     n, c, *space = x.shape
     dims = len(space)
     split_up: list[Any] = []
@@ -349,14 +349,14 @@ def space_to_depth(call: Call, x: Value) -> Value:
 @operator("EyeLike")
 def eye_like(call: Call, x: Value) -> Value:
     kind = call.attribute("dtype")
-    dtype = call.computed(x.dtype if kind is None else call.dtype(kind))
+    dtype = call.jax_dtype(x.dtype if kind is None else call.dtype(kind))
     return jnp.eye(x.shape[0], x.shape[1], call.attribute("k"), dtype)
 
 
 @operator("Trilu")
 def trilu(call: Call, x: Value, k: Value = None) -> Value:
-    x = call.traced(x)
-    offset = 0 if k is None else call.traced(k).reshape(())
+    x = call.to_jax(x)
+    offset = 0 if k is None else call.to_jax(k).reshape(())
     rows = lax.broadcasted_iota(jnp.int32, x.shape[-2:], 0)
     columns = lax.broadcasted_iota(jnp.int32, x.shape[-2:], 1)
     kept = columns - rows >= offset if call.attribute("upper") else columns - rows <= offset
@@ -365,7 +365,7 @@ def trilu(call: Call, x: Value, k: Value = None) -> Value:
 
 @operator("ReverseSequence")
 def reverse_sequence(call: Call, x: Value, lengths: Value) -> Value:
-    x, lengths = call.traced(x), call.traced(lengths)
+    x, lengths = call.to_jax(x), call.to_jax(lengths)
     time, batch = call.attribute("time_axis"), call.attribute("batch_axis")
     moved = jnp.moveaxis(x, (time, batch), (0, 1))
     return jnp.moveaxis(reversed_steps(moved, lengths), (0, 1), (time, batch))
@@ -379,19 +379,19 @@ def reversed_steps(x: Any, lengths: Any) -> Any:
     return jnp.take_along_axis(x, index.reshape(*index.shape, *[1] * (x.ndim - 2)), axis=0)
 
 
-expanded("CenterCropPad", deciding=(1,))
+add_expanded("CenterCropPad", deciding=(1,))
 
 
 @operator("Col2Im", deciding=(1, 2))
 def col2im(call: Call, x: Value, image: Value, block: Value) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     sizes_, blocks = call.ints(image, "a shape"), call.ints(block, "a shape")
     dims = len(sizes_)
     steps = call.attribute("strides") or (1,) * dims
     gaps = call.attribute("dilations") or (1,) * dims
     pads = call.attribute("pads") or (0,) * (2 * dims)
     padded = [size + pads[i] + pads[i + dims] for i, size in enumerate(sizes_)]
-    call.shaped(padded)
+    call.is_small(padded)
     counts = [(padded[i] - gaps[i] * (blocks[i] - 1) - 1) // steps[i] + 1 for i in range(dims)]
     batch, columns, _ = x.shape
     channels = columns // math.prod(blocks)

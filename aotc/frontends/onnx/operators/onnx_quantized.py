@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from aotc.capture.model_files.framework_arithmetic import divided
+from aotc.capture.model_files.framework_arithmetic import true_divide
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
 from aotc.frontends.onnx.operators.onnx_elementwise import FLOAT8, saturated
@@ -46,17 +46,17 @@ def quantized(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
 
 @operator("QuantizeLinear")
 def quantize_linear(call: Call, x: Value, scale: Value, zero: Value = None) -> Value:
-    x, scale = call.traced(x), call.traced(scale)
+    x, scale = call.to_jax(x), call.to_jax(scale)
     kind = call.attribute("output_dtype", 0)
     stated = call.dtype(kind) if kind else np.dtype(np.uint8)
-    dtype = call.computed(stated) if zero is None else call.traced(zero).dtype
+    dtype = call.jax_dtype(stated) if zero is None else call.to_jax(zero).dtype
     precision = call.attribute("precision", 0)
-    width = call.computed(call.dtype(precision)) if precision else scale.dtype
+    width = call.jax_dtype(call.dtype(precision)) if precision else scale.dtype
     if jnp.issubdtype(x.dtype, jnp.integer):
         width = jnp.float32
     scale = _spread(call, scale, x).astype(width)
     x = x.astype(width)
-    offset = None if zero is None else _spread(call, call.traced(zero), x)
+    offset = None if zero is None else _spread(call, call.to_jax(zero), x)
     if dtype in FLOAT8 or dtype.name.startswith("float4"):
         result = x / scale
         result = result if offset is None else result + offset.astype(result.dtype)
@@ -67,24 +67,24 @@ def quantize_linear(call: Call, x: Value, scale: Value, zero: Value = None) -> V
 
 @operator("DequantizeLinear")
 def dequantize_linear(call: Call, x: Value, scale: Value, zero: Value = None) -> Value:
-    x, scale = call.traced(x), call.traced(scale)
+    x, scale = call.to_jax(x), call.to_jax(scale)
     kind = call.attribute("output_dtype", 0)
-    dtype = call.computed(call.dtype(kind)) if kind else scale.dtype
+    dtype = call.jax_dtype(call.dtype(kind)) if kind else scale.dtype
     spread = _spread(call, scale, x)
     wide = jnp.promote_types(spread.dtype, jnp.float32)
     is_exact = zero is not None and jnp.issubdtype(x.dtype, jnp.integer)
     number = x.astype(jnp.int32 if is_exact else wide)
     if zero is not None:
-        number = number - _spread(call, call.traced(zero), x).astype(number.dtype)
+        number = number - _spread(call, call.to_jax(zero), x).astype(number.dtype)
     return (number.astype(wide) * spread.astype(wide)).astype(dtype)
 
 
 @operator("DynamicQuantizeLinear")
 def dynamic_quantize_linear(call: Call, x: Value) -> tuple[Value, ...]:
-    x = call.traced(x)
+    x = call.to_jax(x)
     low, high = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
     # ONNX's formula divides by 0 where all numbers are 0; the scale is 1 there in ONNX Runtime.
-    scale = jnp.where(high == low, 1, divided(high - low, 255))
+    scale = jnp.where(high == low, 1, true_divide(high - low, 255))
     zero = jnp.clip(jnp.rint(-low / scale), 0, 255).astype(jnp.uint8)
     return quantized(x, scale, zero, jnp.uint8), scale, zero
 
@@ -94,13 +94,13 @@ def _centred(call: Call, x: Any, zero: Value, axis: int) -> Any:
     wide = x.astype(jnp.int32)
     if zero is None:
         return wide
-    offset = call.traced(zero).astype(jnp.int32)
+    offset = call.to_jax(zero).astype(jnp.int32)
     return wide - _along(offset, axis, x.ndim)
 
 
 @operator("MatMulInteger")
 def whole_product(call: Call, a: Any, b: Any, a_zero: Value = None, b_zero: Value = None) -> Any:
-    a, b = call.traced(a), call.traced(b)
+    a, b = call.to_jax(a), call.to_jax(b)
     rows = _centred(call, a, a_zero, max(a.ndim - 2, 0))
     return jnp.matmul(rows, _centred(call, b, b_zero, b.ndim - 1))
 
@@ -109,13 +109,13 @@ def whole_product(call: Call, a: Any, b: Any, a_zero: Value = None, b_zero: Valu
 def whole_convolution(
     call: Call, x: Any, w: Any, x_zero: Value = None, w_zero: Value = None
 ) -> Any:
-    x, w = call.traced(x), call.traced(w)
+    x, w = call.to_jax(x), call.to_jax(w)
     window = window_of(call, x.shape[2:], call.attribute("kernel_shape") or w.shape[2:])
     return convolved(call, _centred(call, x, x_zero, 1), _centred(call, w, w_zero, 0), window)
 
 
 def _requantized(call: Call, total: Any, factor: Any, scale: Value, zero: Value) -> Any:
-    offset, scale = call.traced(zero), call.traced(scale)
+    offset, scale = call.to_jax(zero), call.to_jax(scale)
     result = total.astype(jnp.float32) * factor
     if offset.dtype in FLOAT8:
         return saturated(result / scale, offset.dtype)
@@ -125,12 +125,12 @@ def _requantized(call: Call, total: Any, factor: Any, scale: Value, zero: Value)
 @operator("QLinearMatMul")
 def q_linear_mat_mul(call: Call, *inputs: Value) -> Value:
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = inputs
-    a, b = call.traced(a), call.traced(b)
+    a, b = call.to_jax(a), call.to_jax(b)
     if a.dtype in FLOAT8:
         total = jnp.matmul(a.astype(jnp.float32), b.astype(jnp.float32))
     else:
         total = whole_product(call, a, b, a_zero, b_zero)
-    left, right = call.traced(a_scale), call.traced(b_scale)
+    left, right = call.to_jax(a_scale), call.to_jax(b_scale)
     if left.ndim == 1 and left.size > 1:
         left = left[:, None]
     factor = left.astype(jnp.float32) * right.astype(jnp.float32)
@@ -140,11 +140,11 @@ def q_linear_mat_mul(call: Call, *inputs: Value) -> Value:
 @operator("QLinearConv")
 def q_linear_conv(call: Call, *inputs: Value) -> Value:
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, *biases = inputs
-    x, w = call.traced(x), call.traced(w)
+    x, w = call.to_jax(x), call.to_jax(w)
     total = whole_convolution(call, x, w, x_zero, w_zero)
     shape = (1, -1) + (1,) * (x.ndim - 2)
     for bias in biases:
-        total = total + call.traced(bias).reshape(shape)
-    factor = call.traced(x_scale) * call.traced(w_scale).reshape(-1)
+        total = total + call.to_jax(bias).reshape(shape)
+    factor = call.to_jax(x_scale) * call.to_jax(w_scale).reshape(-1)
     factor = factor.reshape(()) if factor.size == 1 else factor.reshape(shape)
     return _requantized(call, total, factor, scale, zero)

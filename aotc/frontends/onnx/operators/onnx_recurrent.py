@@ -43,13 +43,13 @@ def _activations(call: Call, default: Sequence[str], directions: int) -> list[li
     for name in names:
         known = _ACTIVATIONS.get(name.lower())
         if known is None:
-            call.damaged("an unknown activation")
+            call.refuse("an unknown activation")
         function, defaults = known
         numbers = [of.pop(0) if of else a for of, a in zip(stated, defaults, strict=False)]
         found.append(lambda x, f=function, numbers=numbers: f(x, *numbers).astype(x.dtype))
     each = len(default)
     if len(found) != each * directions:
-        call.damaged(f"{len(found)} activations", expected=f"{each * directions}")
+        call.refuse(f"{len(found)} activations", expected=f"{each * directions}")
     return [found[each * d : each * (d + 1)] for d in range(directions)]
 
 
@@ -67,25 +67,25 @@ def _recurrent(
     the hidden one first.
     """
     x, w, r, bias, lengths, *initial = inputs
-    x, w, r = map(call.traced, (x, w, r))
+    x, w, r = map(call.to_jax, (x, w, r))
     last = bool(call.attribute("layout", 0))
     x = jnp.swapaxes(x, 0, 1) if last else x
     directions, hidden = w.shape[0], r.shape[2]
     if call.attribute("hidden_size", hidden) != hidden:
-        call.damaged("a hidden_size different from the weights'")
+        call.refuse("a hidden_size different from the weights'")
     batch, dtype = x.shape[1], x.dtype
     way = call.attribute("direction")
     if directions != 1 + (way == "bidirectional"):
-        call.damaged(f"{directions} directions, {way}")
-    bias = jnp.zeros((directions, 2 * gates * hidden), dtype) if bias is None else call.traced(bias)
+        call.refuse(f"{directions} directions, {way}")
+    bias = jnp.zeros((directions, 2 * gates * hidden), dtype) if bias is None else call.to_jax(bias)
     given = []
     for state in initial:
         if state is None:
             given.append(jnp.zeros((directions, batch, hidden), dtype))
         else:
-            value = call.traced(state)
+            value = call.to_jax(state)
             given.append(jnp.swapaxes(value, 0, 1) if last else value)
-    counts = None if lengths is None else call.traced(lengths).astype(jnp.int32)
+    counts = None if lengths is None else call.to_jax(lengths).astype(jnp.int32)
     functions = _activations(call, default, directions)
     bound = call.attribute("clip")
     outputs, finals = [], []

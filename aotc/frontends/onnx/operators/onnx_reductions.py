@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from aotc.capture.model_files.framework_arithmetic import converted
+from aotc.capture.model_files.framework_arithmetic import convert
 from aotc.frontends.onnx.onnx_evaluation import Call
-from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
+from aotc.frontends.onnx.onnx_operator_table import Value, add_expanded, operator
 from aotc.frontends.onnx.onnx_values import KNOWN, is_known
 from aotc.frontends.onnx.operators.onnx_layout import axes_of, axis_of, reshaped
 
 
 def _axes(call: Call, x: Value, axes: Value) -> tuple[int, ...]:
-    if axes is not None and call.known(axes, "axes").size == 0:
+    if axes is not None and call.concrete(axes, "axes").size == 0:
         axes = None
     chosen = axes_of(call, axes, x.ndim) if axes is not None or "axes" in call.attributes else None
     if chosen:
@@ -38,13 +38,13 @@ def _reduction(
         chosen = _axes(call, x, axes)
         keep = bool(call.attribute("keepdims"))
         xp: Any = np if known and is_known(x) and x.size <= KNOWN else jnp
-        x = x if xp is np else call.traced(x)
+        x = x if xp is np else call.to_jax(x)
         if not chosen and call.attribute("noop_with_empty_axes", 0):
             return after(before(x)) if name not in ("mean", "logsumexp") else x
         if xp is np:
             kept = object if x.dtype == object else x.dtype
             none = name in ("max", "min") and not x.size
-            given = {"initial": _limit(name, call.computed(x.dtype))} if none else {}
+            given = {"initial": _limit(name, call.jax_dtype(x.dtype))} if none else {}
             return np.asarray(getattr(np, name)(x, axis=chosen, keepdims=keep, **given), kept)
         dtype = x.dtype
         if name in ("max", "min"):
@@ -96,7 +96,7 @@ for _operator, _reduce in {
 
 
 def _cumulative(call: Call, x: Value, axis: Value, *, one: bool) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     along = axis_of(call, call.ints(axis, "an axis")[0], x.ndim)
     reverse = bool(call.attribute("reverse"))
     result = (lax.cumprod if one else lax.cumsum)(x, along, reverse=reverse)
@@ -113,7 +113,7 @@ operator("CumProd", deciding=(1,))(partial(_cumulative, one=True))
 
 def _along(call: Call, x: Value, *, compute: Callable[[Any, int], Any]) -> Value:
     """Along one axis; before version 13 along all axes from this one on, as if they were one."""
-    x = call.traced(x)
+    x = call.to_jax(x)
     axis = axis_of(call, call.attribute("axis"), x.ndim)
     if call.version >= 13:
         return compute(x, axis)
@@ -123,7 +123,7 @@ def _along(call: Call, x: Value, *, compute: Callable[[Any, int], Any]) -> Value
 
 def _hardmax(x: Any, axis: int) -> Any:
     largest = jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=bool, axis=axis)
-    return converted(largest, x.dtype)
+    return convert(largest, x.dtype)
 
 
 operator("Softmax")(partial(_along, compute=jax.nn.softmax))
@@ -133,7 +133,7 @@ operator("Hardmax")(partial(_along, compute=_hardmax))
 
 @operator("LpNormalization")
 def lp_normalization(call: Call, x: Value) -> Value:
-    x, axis = call.traced(x), call.attribute("axis")
+    x, axis = call.to_jax(x), call.attribute("axis")
     if call.attribute("p") == 1:
         norm = jnp.sum(jnp.abs(x), axis, keepdims=True)
     else:
@@ -147,12 +147,12 @@ def batch_normalization(
 ) -> Value:
     if call.version < 9 and not call.attribute("spatial", 1):
         call.lacks("non-spatial BatchNormalization")
-    if call.attribute("training_mode", 0) or any(call.wanted(index) for index in range(1, 5)):
+    if call.attribute("training_mode", 0) or any(call.is_wanted(index) for index in range(1, 5)):
         call.lacks("BatchNormalization in training", hint="export the model for inference")
-    x = call.traced(x)
+    x = call.to_jax(x)
     shape = (1, -1) + (1,) * (x.ndim - 2)
     scale, bias, mean, variance = (
-        call.traced(value).reshape(shape if x.ndim > 1 else (-1,))
+        call.to_jax(value).reshape(shape if x.ndim > 1 else (-1,))
         for value in (scale, bias, mean, variance)
     )
     wide = jnp.promote_types(x.dtype, jnp.float32)
@@ -170,11 +170,11 @@ def _standard(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any, 
 
 @operator("InstanceNormalization")
 def instance_normalization(call: Call, x: Value, scale: Value, bias: Value) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     found, _, _ = _standard(wide, tuple(range(2, x.ndim)), call.attribute("epsilon"))
     shape = (1, -1) + (1,) * (x.ndim - 2)
-    scale, bias = call.traced(scale).reshape(shape), call.traced(bias).reshape(shape)
+    scale, bias = call.to_jax(scale).reshape(shape), call.to_jax(bias).reshape(shape)
     return (found * scale + bias).astype(x.dtype)
 
 
@@ -182,22 +182,22 @@ def instance_normalization(call: Call, x: Value, scale: Value, bias: Value) -> V
 def layer_normalization(
     call: Call, x: Value, scale: Value, bias: Value = None
 ) -> tuple[Value, ...]:
-    x = call.traced(x)
+    x = call.to_jax(x)
     axes = tuple(range(axis_of(call, call.attribute("axis"), x.ndim), x.ndim))
-    stash = call.computed(call.dtype(call.attribute("stash_type")))
+    stash = call.jax_dtype(call.dtype(call.attribute("stash_type")))
     found, mean, inverse = _standard(x.astype(stash), axes, call.attribute("epsilon"))
-    result = found.astype(x.dtype) * call.traced(scale)
+    result = found.astype(x.dtype) * call.to_jax(scale)
     if bias is not None:
-        result = result + call.traced(bias)
+        result = result + call.to_jax(bias)
     return result, mean, inverse
 
 
-expanded("GroupNormalization", "MeanVarianceNormalization", "RMSNormalization")
+add_expanded("GroupNormalization", "MeanVarianceNormalization", "RMSNormalization")
 
 
 @operator("LRN")
 def local_response_normalization(call: Call, x: Value) -> Value:
-    x, size = call.traced(x), call.attribute("size")
+    x, size = call.to_jax(x), call.attribute("size")
     low = (size - 1) // 2
     window = (1, size) + (1,) * (x.ndim - 2)
     pads = [(0, 0), (low, size - 1 - low)] + [(0, 0)] * (x.ndim - 2)

@@ -10,7 +10,7 @@ import numpy as np
 from jax.scipy.ndimage import map_coordinates
 
 from aotc.frontends.onnx.onnx_evaluation import Call
-from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
+from aotc.frontends.onnx.onnx_operator_table import Value, add_expanded, operator
 from aotc.frontends.onnx.operators.onnx_layout import axes_of
 
 type Taps = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
@@ -166,7 +166,7 @@ def _resized(
         else:
             weights = _linear if mode == "linear" else _cubic(a)
         taps = _taps(call, weights, transform, old, size, scale, exclude)
-        call.shaped([size if i == axis else n for i, n in enumerate(x.shape)])
+        call.is_small([size if i == axis else n for i, n in enumerate(x.shape)])
         x = _applied(x, axis, taps)
     if jnp.issubdtype(dtype, jnp.integer) and not jnp.issubdtype(x.dtype, jnp.integer):
         info = jnp.iinfo(dtype)
@@ -178,22 +178,22 @@ def _resized(
 def resize(
     call: Call, x: Value, roi: Value = None, scales: Value = None, sizes: Value = None
 ) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     if call.version < 11:
         scales = roi
     axes = list(axes_of(call, None, x.ndim) or range(x.ndim))
     old: list[Any] = [x.shape[axis] for axis in axes]
-    if scales is not None and call.known(scales, "scales").size:
-        factors = [float(f) for f in call.known(scales, "scales").reshape(-1)]
+    if scales is not None and call.concrete(scales, "scales").size:
+        factors = [float(f) for f in call.concrete(scales, "scales").reshape(-1)]
         if len(factors) != len(axes) or not all(0 < f < math.inf for f in factors):
-            call.damaged(f"the scales {factors}")
+            call.refuse(f"the scales {factors}")
         axes, factors, old = _scaled(call, x, axes, factors)
         # in float32, as ONNX's shape inference has it: 10 times 0.7 is 7 there, and less in float64
         new = [int(np.float32(size) * np.float32(f)) for size, f in zip(old, factors, strict=True)]
     elif sizes is not None:
         stated = call.ints(sizes, "sizes")
         if len(stated) != len(axes):
-            call.damaged(f"the sizes {list(stated)}")
+            call.refuse(f"the sizes {list(stated)}")
         same = [i for i, size in enumerate(old) if not isinstance(size, int) and size == stated[i]]
         axes = [axis for i, axis in enumerate(axes) if i not in same]
         stated = tuple(size for i, size in enumerate(stated) if i not in same)
@@ -205,7 +205,7 @@ def resize(
             call.lacks(f"the keep_aspect_ratio_policy {policy!r}")
         new = list(stated)
     else:
-        call.damaged("neither scales nor sizes")
+        call.refuse("neither scales nor sizes")
     return _resized(call, x, axes, new, factors)
 
 
@@ -226,19 +226,21 @@ def _require_numbers(call: Call, dimensions: Sequence[Any]) -> None:
     if not all(isinstance(size, int) for size in dimensions):
         call.lacks("a resized axis of symbolic size")
     if min(dimensions, default=1) < 1:
-        call.damaged(f"the sizes {list(dimensions)}")
+        call.refuse(f"the sizes {list(dimensions)}")
 
 
 @operator("Upsample", deciding=(1,))
 def upsample(call: Call, x: Value, scales: Value = None) -> Value:
-    x = call.traced(x)
-    stated = call.attribute("scales") if scales is None else call.known(scales, "scales").tolist()
+    x = call.to_jax(x)
+    stated = (
+        call.attribute("scales") if scales is None else call.concrete(scales, "scales").tolist()
+    )
     axes, factors, old = _scaled(call, x, range(x.ndim), [float(each) for each in stated])
     new = [math.floor(size * f) for size, f in zip(old, factors, strict=True)]
     return _resized(call, x, axes, new, factors)
 
 
-expanded("AffineGrid", deciding=(1,))
+add_expanded("AffineGrid", deciding=(1,))
 
 
 def _reflected(at: Any, low: float, high: float) -> Any:
@@ -252,7 +254,7 @@ def _reflected(at: Any, low: float, high: float) -> Any:
 
 @operator("GridSample")
 def grid_sample(call: Call, x: Value, grid: Value) -> Value:
-    x, grid = call.traced(x), call.traced(grid)
+    x, grid = call.to_jax(x), call.to_jax(grid)
     mode, padding = call.attribute("mode"), call.attribute("padding_mode")
     if mode in ("cubic", "bicubic"):
         call.lacks(f"the mode {mode!r}")

@@ -16,7 +16,7 @@ operator("SequenceLength")(lambda call, sequence: np.asarray(len(sequence), np.i
 def _sequence_index(call: Call, position: Value, length: int, *, end: bool = False) -> int:
     index = int(call.ints(position, "a position in a sequence")[0])
     if not -length <= index < length + end:
-        call.damaged(f"position {index} of a sequence of {length}")
+        call.refuse(f"position {index} of a sequence of {length}")
     return index % length if index < 0 else index
 
 
@@ -34,7 +34,7 @@ def sequence_insert(call: Call, sequence: Value, value: Value, position: Value =
 
 @operator("ConcatFromSequence")
 def concat_from_sequence(call: Call, sequence: Value) -> Value:
-    axis, arrays = call.attribute("axis"), [call.traced(value) for value in sequence]
+    axis, arrays = call.attribute("axis"), [call.to_jax(value) for value in sequence]
     if call.attribute("new_axis"):
         return jnp.stack(arrays, axis)
     return jnp.concatenate(arrays, axis)
@@ -54,11 +54,11 @@ def split_to_sequence(call: Call, x: Value, lengths: Value = None) -> Value:
         if lengths.ndim:
             parts = list(stated)
         elif each < 1:
-            call.damaged(f"parts of {each}")
+            call.refuse(f"parts of {each}")
         else:
             parts = [min(each, total - start) for start in range(0, total, each)]
     if sum(parts) != total or min(parts, default=0) < 0:
-        call.damaged(f"parts of {parts} of {total} elements")
+        call.refuse(f"parts of {parts} of {total} elements")
     call.spend(len(parts))
     found = pieces(x, parts, axis)
     if lengths is None and not call.attribute("keepdims"):

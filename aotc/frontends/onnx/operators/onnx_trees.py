@@ -49,12 +49,12 @@ def _depth(call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints) -> int:
     seen = np.zeros(len(yes), bool)
     while True:
         if seen[level].any() or len(np.unique(level)) < len(level):
-            call.damaged("a tree with two paths to one node")
+            call.refuse("a tree with two paths to one node")
         seen[level] = True
         inner = level[~leaf[level]]
         if not len(inner):
             if not seen.all():
-                call.damaged("a node without a path from a root")
+                call.refuse("a node without a path from a root")
             return depth
         level, depth = np.concatenate([yes[inner], no[inner]]), depth + 1
 
@@ -72,12 +72,12 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
     lists = {name: listed(f"nodes_{name}") for name in ("featureids", "values")}
     ends = {name: listed(f"nodes_{name}") for name in ("truenodeids", "falsenodeids")}
     if {len(entry) for entry in (nodes, modes, *lists.values(), *ends.values())} != {count}:
-        call.damaged("attributes of nodes with different lengths")
+        call.refuse("attributes of nodes with different lengths")
     if not count or not set(modes) <= {LEAF, *MODES}:
-        call.damaged("no nodes, or unknown modes")
+        call.refuse("no nodes, or unknown modes")
     index = {pair: i for i, pair in enumerate(zip(trees, nodes, strict=True))}
     if len(index) < count:
-        call.damaged("a tree with a node twice")
+        call.refuse("a tree with a node twice")
     leaf = np.array([mode == LEAF for mode in modes])
     own = np.arange(count)
     yes, no = own.copy(), own.copy()
@@ -85,18 +85,18 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
         yes[i] = index.get((trees[i], ends["truenodeids"][i]), -1)
         no[i] = index.get((trees[i], ends["falsenodeids"][i]), -1)
     if min(yes.min(), no.min()) < 0:
-        call.damaged("a branch to a missing node")
+        call.refuse("a branch to a missing node")
     firsts: dict[int, int] = {}
     children = {*yes[~leaf].tolist(), *no[~leaf].tolist()}
     for place, tree in enumerate(trees):
         if place not in children:
             firsts.setdefault(tree, place)
     if len(firsts) != len(set(trees)):
-        call.damaged("a tree without a root")
+        call.refuse("a tree without a root")
     roots = np.array([firsts[tree] for tree in sorted(firsts)])
     tracks = listed("nodes_missing_value_tracks_true") or [0] * count
     if len(tracks) != count:
-        call.damaged("attributes of nodes with different lengths")
+        call.refuse("attributes of nodes with different lengths")
     weights = _leaves(call, of, index, targets, count, listed)
     mode = np.array([0 if name == LEAF else MODES.index(name) for name in modes])
     return Forest(
@@ -119,12 +119,12 @@ def _leaves(call: Call, of: str, index: Any, targets: int, count: int, listed: A
     ids = listed(f"{of}_ids")
     places = list(zip(listed(f"{of}_treeids"), listed(f"{of}_nodeids"), strict=True))
     if not len(stated) == len(ids) == len(places):
-        call.damaged("attributes of leaves with different lengths")
+        call.refuse("attributes of leaves with different lengths")
     weights = np.zeros((count, targets), getattr(stated, "dtype", np.float32))
     for place, target, weight in zip(places, ids, stated, strict=True):
         node = index.get(tuple(place), -1)
         if node < 0 or not 0 <= target < targets:
-            call.damaged("a weight of a missing leaf or target")
+            call.refuse("a weight of a missing leaf or target")
         weights[node, target] += weight
     return weights
 
@@ -133,7 +133,7 @@ def _reached(call: Call, forest: Forest, x: Any, weights: Any) -> Any:
     """Return the weights of the leaf of each row in each tree."""
     features = forest.feature.max(initial=0)
     if forest.feature.min(initial=0) < 0 or features >= x.shape[1]:
-        call.damaged(f"feature {features} of {x.shape[1]}")
+        call.refuse(f"feature {features} of {x.shape[1]}")
     # rows share these tables, which stay small integers where they fit
     feature, yes, no, mode = (
         jnp.asarray(table, jnp.int32)
@@ -171,7 +171,7 @@ def _reached(call: Call, forest: Forest, x: Any, weights: Any) -> Any:
 def _aggregated(call: Call, forest: Forest, x: Any, how: str) -> Any:
     if how not in ("SUM", "AVERAGE"):
         call.lacks(f"the aggregate_function {how!r}")
-    dtype = jnp.promote_types(x.dtype, call.computed(forest.weights.dtype))
+    dtype = jnp.promote_types(x.dtype, call.jax_dtype(forest.weights.dtype))
     total = _reached(call, forest, x, jnp.asarray(forest.weights, dtype)).sum(0)
     return total / len(forest.roots) if how == "AVERAGE" else total
 

@@ -42,9 +42,9 @@ def window_of(call: Call, space: Sequence[Any], size: Sequence[int]) -> Window:
     dilations = tuple(call.attribute("dilations") or (1,) * dims)
     stated = tuple(call.attribute("pads") or (0,) * (2 * dims))
     if not len(size) == len(strides) == len(dilations) == dims == len(stated) / 2:
-        call.damaged("kernel_shape, strides, dilations or pads of another rank than the input")
+        call.refuse("kernel_shape, strides, dilations or pads of another rank than the input")
     if min(*size, *strides, *dilations, 1) < 1 or min(stated, default=0) < 0:
-        call.damaged("a kernel, stride or dilation below 1, or a pad below 0")
+        call.refuse("a kernel, stride or dilation below 1, or a pad below 0")
     reach = tuple((k - 1) * d + 1 for k, d in zip(size, dilations, strict=True))
     auto = call.attribute("auto_pad")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -94,15 +94,15 @@ def _along_channels(value: Any, rank: int) -> Any:
 
 @operator("Conv")
 def conv(call: Call, x: Value, w: Value, bias: Value = None) -> Value:
-    x, w = call.traced(x), call.traced(w)
+    x, w = call.to_jax(x), call.to_jax(w)
     window = window_of(call, x.shape[2:], call.attribute("kernel_shape") or w.shape[2:])
     result = convolved(call, x, w, window)
-    return result if bias is None else result + _along_channels(call.traced(bias), x.ndim)
+    return result if bias is None else result + _along_channels(call.to_jax(bias), x.ndim)
 
 
 @operator("ConvTranspose")
 def conv_transpose(call: Call, x: Value, w: Value, bias: Value = None) -> Value:
-    x, w = call.traced(x), call.traced(w)
+    x, w = call.to_jax(x), call.to_jax(w)
     dims, groups = x.ndim - 2, call.attribute("group")
     size = tuple(w.shape[2:])
     strides = tuple(call.attribute("strides") or (1,) * dims)
@@ -128,7 +128,7 @@ def conv_transpose(call: Call, x: Value, w: Value, bias: Value = None) -> Value:
     w = w.reshape(groups, channels // groups, each, *size)
     w = jnp.swapaxes(w, 1, 2).reshape(groups * each, channels // groups, *size)
     w = jnp.flip(w, tuple(range(2, 2 + dims)))
-    call.shaped([math.prod(x.shape[:2]), *(sum(map(abs, pad)) for pad in pads if _plain(pad))])
+    call.is_small([math.prod(x.shape[:2]), *(sum(map(abs, pad)) for pad in pads if _plain(pad))])
     result = lax.conv_general_dilated(
         x,
         w,
@@ -138,7 +138,7 @@ def conv_transpose(call: Call, x: Value, w: Value, bias: Value = None) -> Value:
         rhs_dilation=dilations,
         feature_group_count=groups,
     )
-    return result if bias is None else result + _along_channels(call.traced(bias), x.ndim)
+    return result if bias is None else result + _along_channels(call.to_jax(bias), x.ndim)
 
 
 def _plain(pad: Sequence[Any]) -> bool:
@@ -172,16 +172,16 @@ def _least(dtype: Any) -> Any:
 
 @operator("MaxPool")
 def max_pool(call: Call, x: Value) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     window = window_of(call, x.shape[2:], call.attribute("kernel_shape"))
-    if call.wanted(1):
+    if call.is_wanted(1):
         call.lacks("MaxPool with its second output, the indices")
     return reduced(x, _least(x.dtype), lax.max, window)
 
 
 @operator("AveragePool")
 def average_pool(call: Call, x: Value) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     window = window_of(call, x.shape[2:], call.attribute("kernel_shape"))
     zero = np.zeros((), x.dtype)
     total = reduced(x, zero, lax.add, window)
@@ -198,7 +198,7 @@ def average_pool(call: Call, x: Value) -> Value:
 
 
 def _global(call: Call, x: Value, *, reduce: Callable[..., Any]) -> Value:
-    x = call.traced(x)
+    x = call.to_jax(x)
     return reduce(x, tuple(range(2, x.ndim)), keepdims=True)
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from aotc.capture.model_files.framework_arithmetic import divided, integer_power
+from aotc.capture.model_files.framework_arithmetic import integer_power, true_divide
 from aotc.frontends.pytorch.operators.torch_operator_table import Family, Memory
 from aotc.frontends.pytorch.torch_dtypes import (
     DType,
@@ -18,7 +18,7 @@ from aotc.frontends.pytorch.torch_dtypes import (
     is_low,
     is_tensor,
     promote,
-    promoted,
+    promote_all,
     scaled,
     wide,
 )
@@ -147,7 +147,7 @@ def _times(b: Array, alpha: Number, dtype: DType) -> Array:
 
 @op("add.Tensor", "add.Scalar")
 def add(self: Array, other: Any, alpha: Number = 1) -> Array:
-    a, b = promoted(self, other)
+    a, b = promote_all(self, other)
     if a.dtype == bool:
         return a | b if alpha else a
     return rounded(lambda x, y: x + _times(y, alpha, a.dtype), a, b)
@@ -155,7 +155,7 @@ def add(self: Array, other: Any, alpha: Number = 1) -> Array:
 
 @op("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
 def sub(self: Array, other: Any, alpha: Number = 1) -> Array:
-    a, b = promoted(self, other)
+    a, b = promote_all(self, other)
     return rounded(lambda x, y: x - _times(y, alpha, a.dtype), a, b)
 
 
@@ -172,7 +172,7 @@ def mul(self: Array, other: Any) -> Array:
 def div(self: Array, other: Any) -> Array:
     a, b = scaled(self, other)
     if a.dtype != b.dtype:
-        return rounded(divided, *_alike(a, b))
+        return rounded(true_divide, *_alike(a, b))
     return floats(lax.div, *_alike(*as_float(self, other)))
 
 
@@ -193,7 +193,7 @@ def div_mode(self: Array, other: Any, rounding_mode: str | None = None) -> Array
 
 
 def _truncated(a: Array, b: Array) -> Array:
-    return jnp.trunc(divided(a, b)) if is_float(a) else lax.div(a, b)
+    return jnp.trunc(true_divide(a, b)) if is_float(a) else lax.div(a, b)
 
 
 def _floor_divide(a: Array, b: Array) -> Array:
@@ -238,7 +238,7 @@ def _fixed_power(base: Array, exponent: float) -> Array:
 def isclose(
     self: Array, other: Array, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
-    a, b = promoted(self, other)
+    a, b = promote_all(self, other)
     if is_low(a.dtype):
         far = jnp.abs(a - b)
         close = jnp.isfinite(far) & (far <= add(jnp.abs(mul(b, rtol)), atol))
@@ -269,13 +269,13 @@ def between(a: Array, b: Array, weight: Any) -> Array:
 
 @op("lerp.Scalar", "lerp.Tensor")
 def lerp(self: Array, end: Array, weight: Any) -> Array:
-    a, b = promoted(self, end)
+    a, b = promote_all(self, end)
     dtype = a.dtype if is_tensor(weight) else wide(a.dtype)
     return rounded(between, a, b, as_dtype(weight, dtype))
 
 
 _of_two(
-    lambda function, *values: function(*promoted(*values)),
+    lambda function, *values: function(*promote_all(*values)),
     {
         "eq.Tensor eq.Scalar": jnp.equal,
         "ne.Tensor ne.Scalar not_equal.Tensor not_equal.Scalar": jnp.not_equal,
@@ -309,7 +309,7 @@ _of_two(
     },
 )
 _of_two(
-    lambda function, *values: rounded(function, *promoted(*values)),
+    lambda function, *values: rounded(function, *promote_all(*values)),
     {
         "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": jnp.remainder,
         "fmod.Tensor fmod.Scalar": jnp.fmod,
@@ -340,17 +340,19 @@ op.table(
             jnp.imag(self) == 0 if category(self.dtype) == 3 else jnp.ones(self.shape, bool)
         ),
         "addcmul": lambda self, tensor1, tensor2, value=1: rounded(
-            lambda a, b, c: a + value * b * c, *promoted(self, tensor1, tensor2)
+            lambda a, b, c: a + value * b * c, *promote_all(self, tensor1, tensor2)
         ),
         "addcdiv": lambda self, tensor1, tensor2, value=1: floats(
-            lambda a, b, c: a + divided(value * b, c), self, tensor1, tensor2
+            lambda a, b, c: a + true_divide(value * b, c), self, tensor1, tensor2
         ),
         "heaviside": lambda self, values: jnp.where(
             self == 0, values, (self > 0).astype(values.dtype)
         ),
         "rsub.Scalar rsub.Tensor": lambda self, other, alpha=1: sub(other, self, alpha),
         "where.self where.ScalarOther where.ScalarSelf where.Scalar": (
-            lambda condition, self, other: jnp.where(condition.astype(bool), *promoted(self, other))
+            lambda condition, self, other: jnp.where(
+                condition.astype(bool), *promote_all(self, other)
+            )
         ),
         "clamp_min clamp_min.Tensor": lambda self, min: clamp(self, min),
         "clamp_max clamp_max.Tensor": lambda self, max: clamp(self, None, max),

@@ -9,7 +9,7 @@ from jax import Array, lax, nn
 
 from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family, first
 from aotc.frontends.pytorch.operators.torch_reductions import safe_softmax
-from aotc.frontends.pytorch.torch_dtypes import FLOAT, as_dtype, promoted, wide
+from aotc.frontends.pytorch.torch_dtypes import FLOAT, as_dtype, promote_all, wide
 
 FAMILY = Family()
 op = FAMILY
@@ -48,7 +48,7 @@ def einsum(equation: str, tensors: Sequence[Array], path: Any = None) -> Array:
 
 @op("outer", "ger")
 def outer(self: Array, vec2: Array) -> Array:
-    a, b = promoted(self, vec2)
+    a, b = promote_all(self, vec2)
     return a[:, None] * b[None, :]
 
 
@@ -67,7 +67,7 @@ def cross(self: Array, other: Array, dim: int | None = -1) -> Array:
 
 @op("kron")
 def kron(self: Array, other: Array) -> Array:
-    a, b = promoted(self, other)
+    a, b = promote_all(self, other)
     if a.dtype == bool:
         return jnp.kron(a.astype(jnp.uint8), b.astype(jnp.uint8)).astype(bool)
     return jnp.kron(a, b)
@@ -85,7 +85,7 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
         length = jnp.sqrt(jnp.sum(x * x, axis=dim, keepdims=True))
         return x / jnp.maximum(length, eps)
 
-    x1, x2 = jnp.broadcast_arrays(*promoted(x1, x2))
+    x1, x2 = jnp.broadcast_arrays(*promote_all(x1, x2))
     if x1.ndim == 0:
         return cosine_similarity(x1[None], x2[None], 0, eps)
     return jnp.sum(unit(x1) * unit(x2), axis=dim)

@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from aotc.capture.model_files.framework_arithmetic import divided
+from aotc.capture.model_files.framework_arithmetic import true_divide
 from aotc.frontends.pytorch.operators.torch_operator_table import Family
 from aotc.frontends.pytorch.torch_dtypes import FLOAT, INT, as_dtype, canonical, category, wide
 from aotc.frontends.pytorch.torch_refusals import Unsupported
@@ -147,7 +147,7 @@ def choose_qparams(
     input: Array, quant_min: int, quant_max: int, eps: float, dtype: Any
 ) -> tuple[Array, Array]:
     low, high = _ends(input, None, False)
-    scale = jnp.maximum(divided(high - low, quant_max - quant_min), jnp.full(1, eps, FLOAT))
+    scale = jnp.maximum(true_divide(high - low, quant_max - quant_min), jnp.full(1, eps, FLOAT))
     zero = quant_min - _as_int32(jnp.round(low / scale))
     zero = jnp.clip(zero, quant_min, quant_max)
     return as_dtype(scale, jnp.float64), zero.astype(canonical(INT))
@@ -158,7 +158,7 @@ def choose_qparams_symmetric(
     input: Array, quant_min: int, quant_max: int, eps: float, dtype: Any
 ) -> tuple[Array, Array]:
     low, high = _ends(input, None, False)
-    scale = divided(jnp.maximum(-low, high), (quant_max - quant_min) / 2)
+    scale = true_divide(jnp.maximum(-low, high), (quant_max - quant_min) / 2)
     zero = jnp.full(1, 128 if dtype == jnp.uint8 else 0, canonical(INT))
     return as_dtype(jnp.maximum(scale, jnp.full(1, eps, FLOAT)), jnp.float64), zero
 
@@ -170,7 +170,7 @@ def choose_qparams_per_token(input: Array, dtype: Any) -> tuple[Array, Array]:
         raise Unsupported(f"numbers for {dtype}: torch has none but for int8")
     scales = jnp.max(jnp.abs(input), axis=-1, keepdims=True)
     scales = scales.astype(FLOAT) if scales.dtype == jnp.float16 else scales
-    scales = divided(jnp.maximum(scales, jnp.asarray(1e-5, scales.dtype)), 127)
+    scales = true_divide(jnp.maximum(scales, jnp.asarray(1e-5, scales.dtype)), 127)
     return scales, jnp.zeros_like(scales)
 
 
@@ -178,7 +178,7 @@ def choose_qparams_per_token(input: Array, dtype: Any) -> tuple[Array, Array]:
 def choose_qparams_per_token_asymmetric(input: Array, dtype: Any) -> tuple[Array, Array]:
     least, most = -128, 127
     low, high = _ends(input, -1, True)
-    scale = divided(high - low, most - least)
+    scale = true_divide(high - low, most - least)
     scale = jnp.maximum(scale, jnp.asarray(jnp.finfo(FLOAT).eps, scale.dtype))
     below, above = low / scale, high / scale
     zero = jnp.where(least + below + (most + above) > 0, least - below, most - above)
@@ -266,7 +266,7 @@ def _quotient(x: Array, size: Any) -> Array:
     if computed.dtype != x.dtype:
         # `x` is rounded first, which a compiler may leave out.
         computed = lax.reduce_precision(computed, kind.nexp, kind.nmant)
-    return divided(computed, size).astype(x.dtype)
+    return true_divide(computed, size).astype(x.dtype)
 
 
 @TORCHAO("choose_qparams_affine")

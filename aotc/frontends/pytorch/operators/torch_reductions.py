@@ -18,7 +18,7 @@ from aotc.frontends.pytorch.torch_dtypes import (
     canonical,
     category,
     is_float,
-    promoted,
+    promote_all,
     wide,
 )
 
@@ -343,7 +343,7 @@ def searchsorted(
 ) -> Array:
     if sorter is not None:
         sorted_sequence = jnp.take_along_axis(sorted_sequence, sorter, -1)
-    sequence, asked = promoted(sorted_sequence, self)
+    sequence, asked = promote_all(sorted_sequence, self)
     flat = asked.reshape(-1) if sequence.ndim == 1 else asked
     found = _searched(sequence, flat, right or side == "right")
     return found.reshape(asked.shape).astype(jnp.int32 if out_int32 else canonical(INT))

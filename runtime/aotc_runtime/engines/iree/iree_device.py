@@ -13,7 +13,7 @@ import numpy as np
 
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.engines.device_features import aligned
+from aotc_runtime.engines.device_features import align
 from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Stored
 from aotc_runtime.engines.iree import iree_names
 from aotc_runtime.engines.iree.iree_archive import require_module
@@ -184,7 +184,7 @@ class IreeDevice(ProcessorDevice):
 
     def share(self, array: Array, aval: Aval) -> Weight:
         """Return a weight in place, or an aligned copy of one that lies between alignments."""
-        return Weight(aligned(array, ALIGNMENT))
+        return Weight(align(array, ALIGNMENT))
 
     def put(self, array: Array, aval: Aval) -> Buffer:
         """Return a copy of an array of exactly its aval."""

@@ -16,7 +16,7 @@ from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Stored
 from aotc_runtime.engines.onnxruntime import onnx_reader, onnxruntime_names
-from aotc_runtime.engines.processor_engine import ProcessorDevice, Weight, is_small, packed
+from aotc_runtime.engines.processor_engine import ProcessorDevice, Weight, is_small, pack
 
 ELEMENTS = {
     "bool": 9,
@@ -90,12 +90,12 @@ class OnnxDevice(ProcessorDevice):
 
     def share(self, array: Array, aval: Aval) -> Weight:
         """Return a weight in place."""
-        return Weight(_stored(array))
+        return Weight(_as_stored(array))
 
     def put(self, array: Array, aval: Aval) -> Buffer:
         """Return a copy of an array of exactly its aval."""
         # By shape too: a number may come as a list of one.
-        copied = np.array(_stored(array), order="C").reshape(aval.shape)
+        copied = np.array(_as_stored(array), order="C").reshape(aval.shape)
         # What DLPack hands over keeps its memory, as `ortvalue_from_numpy` does not.
         return self._library.OrtValue.from_dlpack(copied.__dlpack__())
 
@@ -104,7 +104,7 @@ class OnnxDevice(ProcessorDevice):
         weights = {i: each for i, each in enumerate(arguments) if type(each) is Weight}
         bound = self.bound(executable, weights)
         feeds = {
-            graph_names.given(place): each
+            graph_names.input_name(place): each
             for place, each in enumerate(arguments)
             if type(each) is not Weight
         }
@@ -128,9 +128,9 @@ class OnnxDevice(ProcessorDevice):
         run_options = self._run_options
         # Going through what a call gives as an iterator takes longer than a small call.
         numbers = range(len(results))
-        keys = [graph_names.given(len(weights) + number) for number in range(len(inputs))]
+        keys = [graph_names.input_name(len(weights) + number) for number in range(len(inputs))]
         bits = any(each.dtype.name in _BITS for each in inputs)
-        shown: Callable[[Array], Array] = (lambda leaf: packed(_stored(leaf))) if bits else packed
+        shown: Callable[[Array], Array] = (lambda leaf: pack(_as_stored(leaf))) if bits else pack
 
         def run(*leaves: Any) -> list[Buffer]:
             # A value refers to its array without keeping it.
@@ -173,9 +173,9 @@ class OnnxDevice(ProcessorDevice):
                 for avals in (inputs, outputs)
             )
             for name, array in taken.items():
-                binding.bind_ortvalue_input(name, wrap(_stored(array), place))
+                binding.bind_ortvalue_input(name, wrap(_as_stored(array), place))
             for name, array in given.items():
-                binding.bind_ortvalue_output(name, wrap(_stored(array), place))
+                binding.bind_ortvalue_output(name, wrap(_as_stored(array), place))
             return binding, [*taken.values()], [array.copy for array in given.values()]
 
         idle = [room()]
@@ -253,7 +253,7 @@ class OnnxDevice(ProcessorDevice):
         return shown
 
 
-def _stored(array: Array) -> Array:
+def _as_stored(array: Array) -> Array:
     bits = _BITS.get(array.dtype.name)
     return array if bits is None else array.view(bits)
 

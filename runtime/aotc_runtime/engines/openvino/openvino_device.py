@@ -15,7 +15,7 @@ from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Stored
 from aotc_runtime.engines.openvino import openvino_names, openvino_reader
 from aotc_runtime.engines.openvino.openvino_compilation import compile_model, last_line, read_model
-from aotc_runtime.engines.processor_engine import ProcessorDevice, packed
+from aotc_runtime.engines.processor_engine import ProcessorDevice, pack
 
 ELEMENTS = {
     "bool": ("BOOL", "boolean"),
@@ -103,12 +103,12 @@ class OpenvinoDevice(ProcessorDevice):
 
     def share(self, array: Array, aval: Aval) -> Held:
         """Return a weight in place; one of 4 bits as its bytes."""
-        return self._held(array.view(np.uint8) if aval.dtype.name in _NARROW else array)
+        return self._hold(array.view(np.uint8) if aval.dtype.name in _NARROW else array)
 
     def put(self, array: Array, aval: Aval) -> Held:
         """Return a copy of an array of exactly its aval."""
         # By shape too: a number may come as a list of one.
-        return self._held(np.array(array, order="C").reshape(aval.shape))
+        return self._hold(np.array(array, order="C").reshape(aval.shape))
 
     def execute(self, executable: OpenvinoExecutable, arguments: list[Held]) -> list[Held]:
         """Run on the calling thread and OpenVINO's pool. Raises OpenvinoError."""
@@ -132,14 +132,14 @@ class OpenvinoDevice(ProcessorDevice):
         empty, tensor = self._empty, self._tensor
 
         def call(*leaves: Any) -> list[Buffer]:
-            arrays = [leaf.array if type(leaf) is Held else packed(leaf) for leaf in leaves]
+            arrays = [leaf.array if type(leaf) is Held else pack(leaf) for leaf in leaves]
             made = [empty(aval) for aval in outputs]
             run({at: tensor(arrays[place]) for at, place in given}, made)
             return made
 
         return call
 
-    def _held(self, array: Array) -> Held:
+    def _hold(self, array: Array) -> Held:
         return Held(array, self._tensor(array))
 
     def _tensor(self, array: Array) -> Any:
@@ -152,7 +152,7 @@ class OpenvinoDevice(ProcessorDevice):
         return self._library.Tensor(array, shared_memory=True)
 
     def _empty(self, aval: Aval) -> Held:
-        return self._held(np.empty(aval.shape, aval.dtype))
+        return self._hold(np.empty(aval.shape, aval.dtype))
 
     def bind(self, executable: OpenvinoExecutable, weights: Mapping[int, Held]) -> Compiled:
         """Return weights become constants of the graph, in place."""
@@ -162,7 +162,7 @@ class OpenvinoDevice(ProcessorDevice):
         try:
             model = read_model(self._library, self._core, graph, tensors)
             taken = [each.get_friendly_name() for each in model.get_parameters()]
-            if taken != [graph_names.given(place) for place in graph.given]:
+            if taken != [graph_names.input_name(place) for place in graph.given]:
                 raise _not_loaded(executable.where, f"a graph that takes {taken}"[:200])
             compiled = compile_model(self._library, self._core, model, threads)
         except AotcError:
@@ -173,10 +173,10 @@ class OpenvinoDevice(ProcessorDevice):
 
     def viewer(self, aval: Aval) -> Callable[[Held], Array]:
         """Return a function that gives the arrays of buffers."""
-        return _shown
+        return _read_only
 
 
-def _shown(held: Held) -> Array:
+def _read_only(held: Held) -> Array:
     held.array.setflags(write=False)
     return held.array
 

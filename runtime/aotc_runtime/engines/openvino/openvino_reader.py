@@ -77,7 +77,7 @@ def read(data: memoryview[int]) -> Graph:
         xml,
         constants,
         _places(names, graph_names.weight(0)[:-1]),
-        _places(names, graph_names.given(0)[:-1]),
+        _places(names, graph_names.input_name(0)[:-1]),
         tuple(_results(net, top)),
         begin == POOLED,
     )
@@ -101,7 +101,7 @@ def _number(element: Element, name: str) -> int:
 
 def _places(names: list[str], letter: str) -> tuple[int, ...]:
     """Return the indices in parameter names with this letter, in the graph's order."""
-    known = graph_names.weight(0)[:-1], graph_names.given(0)[:-1]
+    known = graph_names.weight(0)[:-1], graph_names.input_name(0)[:-1]
     for name in names:
         digits = name[1:]
         if name[:1] not in known or not (digits.isascii() and digits.isdecimal()):

@@ -112,7 +112,7 @@ def _gpu(cuda: Any, nvml: Any, ordinal: int) -> Gpu | None:
         return None
     major, minor = (value.value for value in capability)
     free = _free_bytes(cuda, nvml, device)
-    return Gpu(_decoded(buffer), (major, minor), total.value if free is None else free)
+    return Gpu(_decode(buffer), (major, minor), total.value if free is None else free)
 
 
 class _NvmlMemory(ctypes.Structure):
@@ -138,8 +138,8 @@ def _free_bytes(cuda: Any, nvml: Any, device: ctypes.c_int) -> int | None:
 
 def _text(ask: Callable[..., int], before: Sequence[Any]) -> str:
     buffer = ctypes.create_string_buffer(NAME_BYTES)
-    return "" if ask(*before, buffer, NAME_BYTES) != 0 else _decoded(buffer)
+    return "" if ask(*before, buffer, NAME_BYTES) != 0 else _decode(buffer)
 
 
-def _decoded(buffer: Any) -> str:
+def _decode(buffer: Any) -> str:
     return bytes(buffer.value).decode("utf-8", errors="replace")

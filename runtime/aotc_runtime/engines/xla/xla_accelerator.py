@@ -9,13 +9,13 @@ from typing import Any
 from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer
 from aotc_runtime.engines.xla.xla_client import LoadedExecutable, XlaDevice
 from aotc_runtime.engines.xla.xla_features import XlaFeatures
-from aotc_runtime.engines.xla.xla_reader import copied, joined
+from aotc_runtime.engines.xla.xla_reader import copy_buffer, join_shards
 
 
 class Accelerated(XlaDevice):
     """Devices of a plugin. Arrays are copied to them and back; nothing is shared."""
 
-    as_array = staticmethod(copied)
+    as_array = staticmethod(copy_buffer)
     repeats_exactly = False  # atomic additions of scatters
 
     @cached_property
@@ -42,7 +42,7 @@ class Accelerated(XlaDevice):
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
         """Return a copy on the host."""
-        return copied(buffer) if aval.placement is None else joined(buffer)
+        return copy_buffer(buffer) if aval.placement is None else join_shards(buffer)
 
 
 def version_of(package: str) -> str:

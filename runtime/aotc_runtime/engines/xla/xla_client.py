@@ -144,13 +144,13 @@ class XlaDevice(Device):
         # Before they are known, another thread's load would take them for compiled ones.
         with self._lock:
             try:
-                return map_on_threads(partial(self._deserialized, devices), every, self.threads)
+                return map_on_threads(partial(self._deserialize, devices), every, self.threads)
             finally:
                 # XLA's threads leave the bytes that they read to be released by others: at its next
                 # call, which never comes where the bundle is refused.
                 self.forget_released()
 
-    def _deserialized(self, devices: list[Any], stored: Stored) -> LoadedExecutable:
+    def _deserialize(self, devices: list[Any], stored: Stored) -> LoadedExecutable:
         handlers = [self.result_handler(aval) for aval in stored.outputs]
         try:
             loaded = self._client.deserialize_executable(bytes(stored.blob.data), devices)

@@ -177,6 +177,6 @@ class Processor(XlaDevice):
         """
         if is_plain(aval):
             return np.asarray(buffer)
-        from aotc_runtime.engines.xla.xla_reader import converted, joined
+        from aotc_runtime.engines.xla.xla_reader import convert_buffer, join_shards
 
-        return converted(buffer, aval) if aval.placement is None else joined(buffer)
+        return convert_buffer(buffer, aval) if aval.placement is None else join_shards(buffer)

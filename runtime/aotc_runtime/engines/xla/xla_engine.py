@@ -38,9 +38,9 @@ def machine(threads: int | None, devices: int | None) -> Machine | None:
     found = processor(threads, devices).machine() if host_probe.is_installed("jaxlib") else None
     if found is None or found.architecture == "x86_64":
         return found
-    from aotc_runtime.system.cpu_features import described
+    from aotc_runtime.system.cpu_features import describe_machine
 
-    return described(found)
+    return describe_machine(found)
 
 
 def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
@@ -54,9 +54,9 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
         if _serving is None:
             started = processor(threads, devices)
             if platform != cpu.PLATFORM:
-                from aotc_runtime.engines.xla.xla_platforms import accelerated
+                from aotc_runtime.engines.xla.xla_platforms import open_accelerator
 
-                _serving = accelerated(platform, started)
+                _serving = open_accelerator(platform, started)
             else:
                 _serving = started
     if _serving.platform != platform:

@@ -21,7 +21,7 @@ def facts(platform: str) -> Accelerator | None:
     return None
 
 
-def accelerated(platform: str, started: Processor) -> XlaDevice:
+def open_accelerator(platform: str, started: Processor) -> XlaDevice:
     """Return the devices of a platform; no plugin runs without the processor, `started`."""
     try:
         match platform:

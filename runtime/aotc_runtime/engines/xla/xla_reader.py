@@ -15,20 +15,20 @@ from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer
 from aotc_runtime.engines.xla.xla_client import is_packed_in_xla
 
 
-def copied(buffer: Buffer) -> Array:
+def copy_buffer(buffer: Buffer) -> Array:
     """Return a copy of an accelerator's buffer on one device."""
     array: Array = buffer._single_device_array_to_np_array_did_copy()[0]
     return array
 
 
-def joined(buffer: Buffer) -> Array:
+def join_shards(buffer: Buffer) -> Array:
     """Return the shards of several devices as one read-only array."""
     array: Array = buffer._to_np_array_did_copy()[0]
     array.flags.writeable = False
     return array
 
 
-def converted(buffer: Buffer, aval: Aval) -> Array:
+def convert_buffer(buffer: Buffer, aval: Aval) -> Array:
     """Return a copy of a host buffer whose type Python's buffer protocol lacks.
 
     Such types are bfloat16, float8, int4 and uint4; the last two are packed in XLA.
@@ -42,11 +42,11 @@ def converted(buffer: Buffer, aval: Aval) -> Array:
     memory = bytes((ctypes.c_char * size).from_address(buffer.unsafe_buffer_pointer()))
     del buffer
     if is_packed:
-        memory = _unpacked(memory, count, is_signed=aval.dtype.name == "int4")
+        memory = _unpack(memory, count, is_signed=aval.dtype.name == "int4")
     return np.frombuffer(memory, aval.dtype).reshape(aval.shape)
 
 
-def _unpacked(memory: bytes, count: int, *, is_signed: bool) -> bytes:
+def _unpack(memory: bytes, count: int, *, is_signed: bool) -> bytes:
     """Return numbers of 4 bits, the lower half of a byte first, in a byte each."""
     packed = np.frombuffer(memory, np.uint8)
     numbers = np.stack([packed & 15, packed >> 4], axis=1).reshape(-1)[:count]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.device_features import ExecutableTiles, Tiles, aligned
+from aotc_runtime.engines.device_features import ExecutableTiles, Tiles, align
 from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer
 from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
 from aotc_runtime.schema.shard_layout import Piece, pieces
@@ -60,7 +60,7 @@ class MeshPlacement:
     def put(self, array: Array, aval: Aval, semantics: Any) -> Buffer:
         """Copy each device's piece to it."""
         parts = [array if cut is None else array[cut] for cut in self._cuts]
-        return self._assembled(parts, aval, semantics)
+        return self._assemble(parts, aval, semantics)
 
     def share(self, array: Array, aval: Aval, semantics: Any) -> Buffer:
         """Use shards in place if they are aligned and contiguous.
@@ -71,11 +71,11 @@ class MeshPlacement:
         parts = []
         for piece, cut in zip(self.key[1], self._cuts, strict=True):
             if piece not in made:
-                made[piece] = array if cut is None else aligned(array[cut], ALIGNMENT)
+                made[piece] = array if cut is None else align(array[cut], ALIGNMENT)
             parts.append(made[piece])
-        return self._assembled(parts, aval, semantics)
+        return self._assemble(parts, aval, semantics)
 
-    def _assembled(self, parts: Sequence[Array], aval: Aval, semantics: Any) -> Buffer:
+    def _assemble(self, parts: Sequence[Array], aval: Aval, semantics: Any) -> Buffer:
         """Return one array of the shards of all devices.
 
         Each is put by itself: jaxlib ends with `bad_function_call` if two shards are the same

@@ -79,27 +79,27 @@ class FallbackCalls:
         """
         known = self._calls.get(shapes)
         if known is not None:
-            self._metrics.seen(known[0])
+            self._metrics.count_sizes(known[0])
             return known[1]
         sizes = call_sizes.solve(self._name, self._tensors, shapes, self._known)
         key: SizesKey = tuple(sizes.items())
-        self._metrics.seen(key)
+        self._metrics.count_sizes(key)
         call_sizes.check_accepted(self._name, self._spec, self._dimensions, sizes)
         if sizes.keys() != set(self._spec.dimensions):
             raise call_sizes.no_profile(self._name, self._spec, self._tensors, shapes, sizes)
         route = self._first.choose(sizes)
         if route is None and self.compiler is not None:
-            return self._compiled(self.compiler, sizes, key)
+            return self._compile(self.compiler, sizes, key)
         if route is None:
             raise self._refusal(shapes, sizes)
-        call = self._routed(route, sizes)
+        call = self._follow(route, sizes)
         with self._lock:
             if len(self._calls) >= REMEMBERED_MAX:
                 del self._calls[next(iter(self._calls))]
             self._calls[shapes] = (key, call)
         return call
 
-    def _compiled(self, compiler: BackgroundCompiler, sizes: Sizes, key: SizesKey) -> RoutedCall:
+    def _compile(self, compiler: BackgroundCompiler, sizes: Sizes, key: SizesKey) -> RoutedCall:
         """Route a call to its compiled executable, or by `meanwhile` until that exists."""
         served = compiler.find(key)
         if served is not None:
@@ -108,9 +108,9 @@ class FallbackCalls:
         route = self._now.choose(sizes)
         if route is None:
             raise refused
-        return self._routed(route, sizes)
+        return self._follow(route, sizes)
 
-    def _routed(self, route: Route, sizes: Sizes) -> RoutedCall:
+    def _follow(self, route: Route, sizes: Sizes) -> RoutedCall:
         if isinstance(route, Parts):
             parts = [(call.sizes[route.dimension], self._direct(call)) for call in route.calls]
             _, outputs = call_sizes.avals_at(self._spec, sizes)

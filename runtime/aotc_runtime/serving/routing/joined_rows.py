@@ -53,7 +53,7 @@ def mixable(
     return tuple(sorted(found))
 
 
-def stacked(arrays: Sequence[Array], axis: int, shape: Sequence[int], fill: Array) -> Array:
+def stack(arrays: Sequence[Array], axis: int, shape: Sequence[int], fill: Array) -> Array:
     """Return an array of this shape that concatenates the given ones along an axis.
 
     Along other axes each begins at 0; the rest is filled.
@@ -68,7 +68,7 @@ def stacked(arrays: Sequence[Array], axis: int, shape: Sequence[int], fill: Arra
     return whole
 
 
-def stacked_mask(mask: Mask, calls: Sequence[Sizes], dimension: str, shape: Sequence[int]) -> Array:
+def stack_mask(mask: Mask, calls: Sequence[Sizes], dimension: str, shape: Sequence[int]) -> Array:
     """Return the mask, of this shape, of calls whose rows lie behind each other."""
     axis = mask.axes.index(dimension)
     parts = [

@@ -56,7 +56,7 @@ class SymbolicCompiler:
         if not self._has_matched:
             self._match_fixture()
             self._has_matched = True
-        found = self._compiled(sizes)
+        found = self._compile(sizes)
         inputs = sum(prod(aval.shape) * aval.dtype.itemsize for aval in found.inputs)
         needed = inputs + self._device.features.memory_of(found.executable)
         free = host_probe.free_memory()
@@ -66,7 +66,7 @@ class SymbolicCompiler:
         masks = on_device(self._device, masks_of(self._spec), shapes, sizes)
         return Served(found, self._spec.result, masks)
 
-    def _compiled(self, sizes: dict[str, int]) -> ResidentExecutable:
+    def _compile(self, sizes: dict[str, int]) -> ResidentExecutable:
         spec = self._spec
         inputs, outputs = avals_at(spec, sizes)
         weights = iter(self._weights)
@@ -83,7 +83,7 @@ class SymbolicCompiler:
     def _match_fixture(self) -> None:
         """Raises BackendError (AOTC-E756)."""
         spec, device = self._spec, self._device
-        found = self._compiled(self._cheapest.sizes)
+        found = self._compile(self._cheapest.sizes)
         where = f"fixture {found.label}"
         # That it has these tensors was seen when the profile's own executable ran them.
         views = tensor_views(self._fixture.data, where)

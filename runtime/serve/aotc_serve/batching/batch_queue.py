@@ -22,9 +22,9 @@ from aotc_serve.batching.request_batching import (
     Others,
     Plan,
     Sized,
-    joined,
+    join_inputs,
     plan_of,
-    taken_apart,
+    split,
 )
 from aotc_serve.inference.protocol_tensors import Array
 from aotc_serve.inference.served_models import Masks, Model
@@ -63,10 +63,10 @@ class Call(Protocol):
 
 def caller(traces: Traces | None) -> Call:
     """Return the function that calls models, with or without spans."""
-    return traces.call if traces is not None else _untraced
+    return traces.call if traces is not None else _call_untraced
 
 
-def _untraced(
+def _call_untraced(
     model: Model, arrays: list[Array], _: Sequence[Span], masks: Masks = None, /
 ) -> Answer:
     return model.call(arrays, masks)
@@ -129,7 +129,7 @@ class BatchQueues:
         Raises what the call raises.
         """
         found = self.plan(model)
-        sized = found[1].sized(waiting.arrays) if found is not None else None
+        sized = found[1].measure(waiting.arrays) if found is not None else None
         if found is None or sized is None:
             return await in_thread(self.pool, self.alone, model, waiting)
         waiting.sized, others = sized, sized.others
@@ -219,11 +219,11 @@ class _BatchQueue:
         self._is_running = True
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._queues.pool, self._together, chosen)
-        work.add_done_callback(lambda done: self._ended(chosen, done))
+        work.add_done_callback(lambda done: self._on_ended(chosen, done))
 
-    def _ended(self, chosen: list[WaitingRequest], done: asyncio.Future[list[Any]]) -> None:
+    def _on_ended(self, chosen: list[WaitingRequest], done: asyncio.Future[list[Any]]) -> None:
         self._is_running = False
-        self._queues.metrics.joined(self._model.name, len(chosen))
+        self._queues.metrics.count_batch(self._model.name, len(chosen))
         expected_batch = len(chosen) + len(self._waiting)
         self._queues.remember_batch(self._model, self._others, expected_batch)
         error = done.exception() if not done.cancelled() else asyncio.CancelledError()
@@ -247,15 +247,15 @@ class _BatchQueue:
             return [self._each(chosen[0])]
         try:
             requests = [(waiting.sized, waiting.arrays) for waiting in chosen]
-            arrays, masks = joined(model, plan, requests)
+            arrays, masks = join_inputs(model, plan, requests)
             spans = [span for waiting in chosen for span in waiting.spans]
             answer = self._queues.call(model, arrays, spans, masks)
         except AotcError:
             # Whatever it is, each gets its own answer or its own error.
             return [self._each(waiting) for waiting in chosen]
-        parts = taken_apart(model, plan, answer.result, [waiting.sized for waiting in chosen])
+        parts = split(model, plan, answer.result, [waiting.sized for waiting in chosen])
         found = [
-            _finished(waiting, Answer(part, answer.path, answer.executable), len(chosen))
+            _finish(waiting, Answer(part, answer.path, answer.executable), len(chosen))
             for waiting, part in zip(chosen, parts, strict=True)
         ]
         for waiting in chosen:
@@ -269,7 +269,7 @@ class _BatchQueue:
             return error
 
 
-def _finished(waiting: WaitingRequest, answer: Answer, count: int) -> Any:
+def _finish(waiting: WaitingRequest, answer: Answer, count: int) -> Any:
     try:
         return waiting.finish(answer, count)
     except Exception as error:  # noqa: BLE001 - it is the answer of one request among others

@@ -30,8 +30,8 @@ from aotc_runtime.serving.routing.joined_rows import (
     mixable,
     own_axis,
     row_part,
-    stacked,
-    stacked_mask,
+    stack,
+    stack_mask,
 )
 from aotc_runtime.serving.routing.padded_arrays import declared_fills
 from aotc_runtime.serving.routing.padding_masks import Length, Mask, masks_of
@@ -95,7 +95,7 @@ def plan_of(model: Model) -> Plan | None:
         if len(known) == len(axes) and passed:
             largest = max(profile.sizes[dimension] for profile in spec.profiles)
             inputs, outputs = known[: len(passed)], known[len(passed) :]
-            mixed = _mixed(spec, dimension) if any(trial.fill for trial in policy.proof) else ()
+            mixed = _mixable(spec, dimension) if any(trial.fill for trial in policy.proof) else ()
             return Plan(dimension, tuple(inputs), tuple(outputs), largest, mixed)
     return None
 
@@ -111,7 +111,7 @@ def reason_alone(model: Model) -> str:
     return "no dimension with the policy split is an axis of every input and output"
 
 
-def _mixed(spec: EntryPoint, dimension: str) -> tuple[str, ...]:
+def _mixable(spec: EntryPoint, dimension: str) -> tuple[str, ...]:
     given = masks_of(spec)
     return mixable(
         spec.inputs,
@@ -161,16 +161,16 @@ class Chooser:
     def _rows(self, profile: ProfileRecord) -> int:
         return profile.sizes[self._plan.dimension]
 
-    def sized(self, arrays: Sequence[Array]) -> Sized | None:
+    def measure(self, arrays: Sequence[Array]) -> Sized | None:
         """Return a request's sizes, or None if it does not fit, which its own call reports."""
         shapes = tuple([array.shape for array in arrays])
         if shapes not in self._sized:
             if len(self._sized) >= KNOWN_MOST:
                 self._sized.clear()
-            self._sized[shapes] = self._solved(shapes)
+            self._sized[shapes] = self._solve(shapes)
         return self._sized[shapes]
 
-    def _solved(self, shapes: Shapes) -> Sized | None:
+    def _solve(self, shapes: Shapes) -> Sized | None:
         try:
             sizes = solve(self._name, self._tensors, shapes, self._known)
         except AotcError:
@@ -213,10 +213,10 @@ class Chooser:
         if sized not in self._costs:
             if len(self._costs) >= KNOWN_MOST:
                 self._costs.clear()
-            self._costs[sized] = self._routed(sized)
+            self._costs[sized] = self._route_cost(sized)
         return self._costs[sized]
 
-    def _routed(self, sized: Sized) -> float | None:
+    def _route_cost(self, sized: Sized) -> float | None:
         sizes: Mapping[str, int] = sized.sizes(self._plan)
         if sized.rows not in self._dimension:
             return None
@@ -237,7 +237,7 @@ def _fits(mixed: Sequence[int], column: Sequence[int]) -> bool:
     return all(size <= most for size, most in zip(mixed, column, strict=True))
 
 
-def joined(
+def join_inputs(
     model: Model, plan: Plan, requests: Sequence[tuple[Sized, Sequence[Array]]]
 ) -> tuple[list[Array], Masks]:
     """Return a call's joined arguments, and its masks if the requests' sizes differ."""
@@ -253,20 +253,20 @@ def joined(
     shapes = shapes_at(spec.inputs, spec.profiles[0].input_shapes, whole)
     fills = declared_fills(spec)
     arrays = [
-        stacked([each[place] for _, each in requests], axis, shapes[leaf], fills[leaf])
+        stack([each[place] for _, each in requests], axis, shapes[leaf], fills[leaf])
         for place, (leaf, axis) in enumerate(
             zip(model.entry_point.passed, plan.inputs, strict=True)
         )
     ]
     masks = {
-        mask.leaf: stacked_mask(mask, calls, plan.dimension, shapes[mask.leaf])
+        mask.leaf: stack_mask(mask, calls, plan.dimension, shapes[mask.leaf])
         for mask in masks_of(spec)
         if isinstance(mask, Mask)
     }
     return arrays, masks
 
 
-def taken_apart(
+def split(
     model: Model, plan: Plan, results: Sequence[Array], requests: Sequence[Sized]
 ) -> list[list[Array]]:
     """Return the results of each request."""

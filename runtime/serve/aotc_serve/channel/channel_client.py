@@ -85,17 +85,17 @@ def ask(channel: Channel, folder: Path, names: Iterable[str]) -> Current:
     where = f"channel {channel.name} at {channel.source}"
     root = _first_root(channel, folder)
     fetcher, url = metadata_sources.fetcher_for(channel.source, folder)
-    with channel_state.kept(folder / channel.state) as work:
+    with channel_state.open_state(folder / channel.state) as work:
         try:
             _require_same_channel(work, root, folder / channel.state)
             updater = Updater(str(work), url, fetcher=fetcher, bootstrap=root)
             updater.refresh()
-            root = _signed(work, "root")
+            root = _stored_metadata(work, "root")
             _require_sound_keys(root, where)
             found = {name: updater.get_targetinfo(path_of(channel.name, name)) for name in names}
         except (exceptions.RepositoryError, exceptions.DownloadError, ValueError) as error:
-            raise _refused(error, where) from error
-        believed = {role: _signed(work, role) for role in sorted(TOP_LEVEL_ROLE_NAMES)}
+            raise _refusal(error, where) from error
+        believed = {role: _stored_metadata(work, role) for role in sorted(TOP_LEVEL_ROLE_NAMES)}
     entries = {name: Entry(each.path, each) for name, each in found.items() if each is not None}
     listed = sorted(believed["targets"].targets.items())
     return Current(
@@ -204,12 +204,12 @@ def _public_bytes(key: Key) -> bytes:
     )
 
 
-def _signed(work: Path, name: str) -> Any:
+def _stored_metadata(work: Path, name: str) -> Any:
     """Metadata that python-tuf believed, as it keeps them."""
     return Metadata.from_file(str(work / f"{name}.json")).signed
 
 
-def _refused(error: Exception, where: str) -> AotcError:
+def _refusal(error: Exception, where: str) -> AotcError:
     """Return the error for an exception of python-tuf, subclasses before their bases."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     match error:

@@ -40,7 +40,7 @@ Files = dict[str, str]
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[Path]:
+def open_state(folder: Path) -> Iterator[Path]:
     """Yield a folder with the kept state, to change.
 
     Its contents are kept at the end, also after an AotcError, since python-tuf trusts what it
@@ -102,17 +102,17 @@ def _read(folder: Path) -> Files:
         raise _unusable(folder, error) from error
     digest, _, text = data.partition(b"\n")
     if digest != sha256(text).encode():
-        raise _damaged(folder)
+        raise _damaged_state(folder)
     try:
         files = canonical_json.decoder(Files).decode(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged(folder) from error
+        raise _damaged_state(folder) from error
     if not all(_NAME.fullmatch(name) for name in files):
-        raise _damaged(folder)
+        raise _damaged_state(folder)
     return files
 
 
-def collected(work: Path) -> Files:
+def collect_files(work: Path) -> Files:
     """Return python-tuf's files in a folder, without its link to the newest root."""
     return {
         path.relative_to(work).as_posix(): path.read_bytes().decode()
@@ -133,7 +133,7 @@ def forget(files: Iterable[Path]) -> None:
 
 
 def _write(folder: Path, work: Path, before: Files) -> None:
-    files = collected(work)
+    files = collect_files(work)
     if files == before:
         return
     text = msgspec.json.encode(files, order="sorted")
@@ -154,5 +154,5 @@ def _unusable(folder: Path, error: OSError | ValueError) -> AotcError:
     return refusal("AOTC-E332", str(folder), getattr(error, "strerror", None) or str(error))
 
 
-def _damaged(folder: Path) -> AotcError:
+def _damaged_state(folder: Path) -> AotcError:
     return refusal("AOTC-E332", str(folder / STATE), "", cause="channel-state-is-corrupt")

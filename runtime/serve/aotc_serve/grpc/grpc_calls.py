@@ -13,7 +13,7 @@ from itertools import takewhile
 from time import perf_counter
 
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_serve.grpc.grpc_sockets import cut, find_sockets, received
+from aotc_serve.grpc.grpc_sockets import cut, find_sockets, received_bytes
 from aotc_serve.inference.request_memory import COSTS, Claim, Memory
 from aotc_serve.inference.server_options import PACE_BYTES, Limits
 
@@ -66,7 +66,7 @@ class Connection:
 
     def unread(self, most: int) -> int | None:
         """Return the number of received, undelivered bytes; None if the socket is unknown."""
-        found = received(self.number, self.peer)
+        found = received_bytes(self.number, self.peer)
         if found is None:
             return None
         return min(max(found - self.delivered - self._base, 0), most * len(self.waiting))
@@ -74,7 +74,7 @@ class Connection:
     def calibrate(self) -> None:
         """Note that all that has arrived was delivered or dropped."""
         self.claim.close()
-        found = received(self.number, self.peer) if self.number >= 0 else None
+        found = received_bytes(self.number, self.peer) if self.number >= 0 else None
         if found is not None:
             self._base = found - self.delivered
 

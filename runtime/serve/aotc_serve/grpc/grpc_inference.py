@@ -14,8 +14,8 @@ from aotc_serve.inference.inference_requests import (
     Outcome,
     Prepared,
     complete,
+    find_input,
     outputs_of,
-    placed,
     refuse_large,
     refuse_misshapen,
     refuse_what_is_not_offered,
@@ -71,7 +71,7 @@ def prepare(model: Model, request: InferRequest, tensor_bytes_max: int, take: Ta
     arrays: list[Array | None] = [None] * len(model.inputs)
     for number, tensor in enumerate(request.inputs):
         refuse_what_is_not_offered(tensor.parameters, f"input {tensor.name[:100]}")
-        place, port = placed(model, arrays, tensor.name, tensor.datatype)
+        place, port = find_input(model, arrays, tensor.name, tensor.datatype)
         if any(axis < 0 for axis in tensor.shape):
             found = str(tensor.shape)
             raise invalid_request(f"input {port.name}", found, "a shape without negative axes")
@@ -82,14 +82,14 @@ def prepare(model: Model, request: InferRequest, tensor_bytes_max: int, take: Ta
                 raise invalid_request(f"input {port.name}", "both", "raw or typed contents")
             arrays[place] = from_bytes(port, tensor.shape, raw[number], take)
         else:
-            arrays[place] = _typed(port, tensor, take)
+            arrays[place] = _to_array(port, tensor, take)
     for output in request.outputs:
         refuse_what_is_not_offered(output.parameters, f"output {output.name[:100]}")
     wanted = [(output.name, True) for output in request.outputs]
     return Prepared(request.id, complete(model, arrays), outputs_of(model, wanted, True))
 
 
-def _typed(port: Port, tensor: InputTensor, take: Take) -> Array:
+def _to_array(port: Port, tensor: InputTensor, take: Take) -> Array:
     """Raises ServerError: AOTC-E761, E766."""
     found, field = tensor.contents or {}, CONTENTS.get(port.datatype)
     if field is None or found.keys() - {field}:

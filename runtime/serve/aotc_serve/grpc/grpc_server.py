@@ -69,7 +69,7 @@ class GrpcServer:
         self._server, self.host, self.port = server, host, port
 
     @classmethod
-    async def started(cls, service: Service, options: Options) -> GrpcServer:
+    async def start(cls, service: Service, options: Options) -> GrpcServer:
         """Raises ServerError (AOTC-E782)."""
         server = grpc.aio.server(options=_arguments(service.limits))
         server.add_generic_rpc_handlers((_Calls(service, options.control).handlers(),))
@@ -137,17 +137,17 @@ class _Calls:
             "RepositoryModelLoad": self.load,
             "RepositoryModelUnload": self.unload,
         }
-        every = {name: self._parsed(name, answer) for name, answer in answered.items()}
+        every = {name: self._parse_small(name, answer) for name, answer in answered.items()}
         every["ModelInfer"] = self.infer
         return grpc.method_handlers_generic_handler(
             messages.SERVICE,
             {
-                name: grpc.stream_stream_rpc_method_handler(self._guarded(handler))
+                name: grpc.stream_stream_rpc_method_handler(self._guard(handler))
                 for name, handler in every.items()
             },
         )
 
-    def _guarded(self, handler: Handler) -> Callable[[Any, Any], Awaitable[None]]:
+    def _guard(self, handler: Handler) -> Callable[[Any, Any], Awaitable[None]]:
         """Return the handler, with statuses for everything that it raises."""
 
         async def guarded(_: Any, context: Any) -> None:
@@ -194,14 +194,14 @@ class _Calls:
             task = asyncio.current_task()
             if task is not None:
                 task.uncancel()
-            self._service.metrics.turned_away(call.refused.code)
+            self._service.metrics.count_refused(call.refused.code)
             raise call.refused from None
         if not isinstance(message, bytes):
             raise invalid_request("request", "no message", "a message")
         self._calls.on_received(call, len(message))
         return message
 
-    def _parsed(self, name: str, answer: Answer) -> Handler:
+    def _parse_small(self, name: str, answer: Answer) -> Handler:
         """Return a handler of a small message, which protobuf may parse."""
         kind = messages.message(f"{name}Request")
 
@@ -257,7 +257,7 @@ class _Calls:
             claim = Claim(service.memory, len(data), is_whole=True)
             name, version = await _model_of(data)
         except AotcError as error:
-            service.metrics.turned_away(error.code)
+            service.metrics.count_refused(error.code)
             raise
 
         def read(model: Model) -> Prepared:

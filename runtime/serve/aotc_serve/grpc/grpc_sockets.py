@@ -28,15 +28,15 @@ def find_sockets() -> dict[str, int]:
             number = int(entry.name)
             with suppress(OSError):
                 if stat.S_ISSOCK(os.fstat(number).st_mode):
-                    with _opened(number) as sock:
+                    with _duplicate(number) as sock:
                         found[_peer(sock)] = number
     return found
 
 
-def received(number: int, peer: str) -> int | None:
+def received_bytes(number: int, peer: str) -> int | None:
     """Return how many bytes a peer has sent so far; None if that is not its socket any more."""
     try:
-        with _opened(number) as sock:
+        with _duplicate(number) as sock:
             if _peer(sock) != peer:
                 return None
             info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED + 8)
@@ -52,13 +52,13 @@ def cut(peers: set[str]) -> None:
     """Shut down the sockets of these peers; grpc then ends their calls and forgets them."""
     found = find_sockets()
     for peer in peers:
-        with suppress(OSError), _opened(found.get(peer, -1)) as sock:
+        with suppress(OSError), _duplicate(found.get(peer, -1)) as sock:
             if _peer(sock) == peer:
                 sock.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
-def _opened(number: int) -> Iterator[socket.socket]:
+def _duplicate(number: int) -> Iterator[socket.socket]:
     """Yield a duplicate of a socket by its number, which nothing else can close."""
     with socket.socket(fileno=os.dup(number)) as found:
         yield found

@@ -137,12 +137,12 @@ class _Reader:
 
     def _shape(self, value: int | memoryview, known: int) -> list[int]:
         if isinstance(value, int):
-            axes = [_signed(value)]
+            axes = [_to_signed(value)]
         else:
             axes, at = [], 0
             while at < len(value):
                 axis, at = read_varint(value, at, len(value))
-                axes.append(_signed(axis))
+                axes.append(_to_signed(axis))
                 if known + len(axes) > RANK_MAX:
                     break
         if known + len(axes) > RANK_MAX:
@@ -186,11 +186,11 @@ def _chosen(number: int, kind: int, value: int | memoryview) -> Parameter:
         found: float = struct.unpack("<d", _bytes(value))[0]
         return found
     if isinstance(value, int):
-        return {1: bool(value), 2: _signed(value), 5: value}.get(number)
+        return {1: bool(value), 2: _to_signed(value), 5: value}.get(number)
     raise WireError(f"a parameter's field {number} of the kind {kind}")
 
 
-def _signed(value: int) -> int:
+def _to_signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 

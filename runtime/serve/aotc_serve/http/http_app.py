@@ -20,13 +20,13 @@ from aotc_runtime.schema.host_facts import VERSION
 from aotc_serve.http.http_messages import (
     Parts,
     encode_json,
+    error_response,
     header_length,
     match_infer_path,
     no_route,
-    refused,
     split,
 )
-from aotc_serve.http.json_inference import json_answer, metadata_of, prepared
+from aotc_serve.http.json_inference import json_answer, metadata_of, prepare_call
 from aotc_serve.http.request_bodies import json_too_large, read_body
 from aotc_serve.inference.error_statuses import (
     BY_SERVER,
@@ -83,7 +83,7 @@ class Rest:
 
     def application(self) -> ASGIApp:
         """Return all routes; those of inference requests are found first."""
-        others, infer = self._routes(), self._guarded(self.infer)
+        others, infer = self._routes(), self._guard(self.infer)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             found = None
@@ -120,7 +120,7 @@ class Rest:
                 asked, self._reader(memoryview(body), length, claim), self._write
             )
         except AotcError as error:
-            return refused(error)
+            return error_response(error)
         if answer is None:
             claim.close()
         return answer
@@ -133,7 +133,7 @@ class Rest:
             header, data = split(body, length)
             if len(header) > limits.json:
                 raise json_too_large(len(header), limits)
-            return prepared(model, header, data, limits.tensor, claim.take)
+            return prepare_call(model, header, data, limits.tensor, claim.take)
 
         return read
 
@@ -161,7 +161,7 @@ class Rest:
         ]
         found = Starlette(
             routes=[
-                Route(path, self._guarded(endpoint), methods=methods)
+                Route(path, self._guard(endpoint), methods=methods)
                 for path, endpoint, methods in routes
             ],
             exception_handlers={HTTPException: no_route},
@@ -170,7 +170,7 @@ class Rest:
         found.router.redirect_slashes = False
         return found
 
-    def _guarded(self, endpoint: Endpoint) -> Endpoint:
+    def _guard(self, endpoint: Endpoint) -> Endpoint:
         """Return the endpoint, with answers for everything that it raises."""
         infer = endpoint == self.infer
 
@@ -179,13 +179,13 @@ class Rest:
                 response = await endpoint(request)
             except AotcError as error:
                 if not infer:
-                    self._service.metrics.turned_away(error.code)
-                response = refused(error)
+                    self._service.metrics.count_refused(error.code)
+                response = error_response(error)
             except ClientDisconnect:
                 response = Response(status_code=400)
             except Exception as error:  # noqa: BLE001 - never through ASGI, which would drop the connection
                 warn_of(error)
-                response = refused(fault())
+                response = error_response(fault())
             if self._service.is_draining:
                 response.raw_headers.append((b"connection", b"close"))
             return response
@@ -207,7 +207,7 @@ class Rest:
         try:
             body = await read_body(request, limits, service.memory, length or 0, most)
         except AotcError as error:
-            service.metrics.turned_away(error.code)
+            service.metrics.count_refused(error.code)
             raise
         path = request.path_params
         size = len(body.data)
@@ -269,13 +269,13 @@ class Rest:
 
     async def load(self, request: Request) -> Response:
         """Load a model's bundle, or load it again if its file was changed."""
-        await self._allowed(request)
+        await self._check_allowed(request)
         await asyncio.to_thread(self._service.repository.load_model, request.path_params["name"])
         return encode_json({})
 
     async def unload(self, request: Request) -> Response:
         """Unload a model's bundle when its last call has ended."""
-        await self._allowed(request)
+        await self._check_allowed(request)
         await asyncio.to_thread(self._service.repository.unload_model, request.path_params["name"])
         return encode_json({})
 
@@ -288,7 +288,7 @@ class Rest:
         path = request.path_params
         return self._service.repository.find(path["name"], path.get("version", ""))
 
-    async def _allowed(self, request: Request) -> None:
+    async def _check_allowed(self, request: Request) -> None:
         """Raises ServerError: AOTC-E768, E767 for a bundle that comes with the request."""
         # Pages of other sites can make a browser send such a request; it then says which.
         if not self._control or "origin" in request.headers:

@@ -96,7 +96,7 @@ def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: He
     return b"\r\n".join([*lines, b"", b""])
 
 
-def bounded(
+def bounded_protocol(
     limits: Limits, metrics: Metrics, memory: Memory, at_once: AtOnce | None = None
 ) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol with these limits.
@@ -190,7 +190,7 @@ def bounded(
                 self._refuse_full()
                 return
             self._is_full = True
-            metrics.turned_away("AOTC-E766")
+            metrics.count_refused("AOTC-E766")
             if self.cycle is None or self.cycle.response_complete:
                 self.transport.close()
             else:
@@ -452,7 +452,7 @@ def bounded(
             if self._is_full:
                 return
             self._is_full = True
-            metrics.turned_away(code)
+            metrics.count_refused(code)
             cause = cause or CAUSES.get(code, "")
             error = refusal(code, where, found, cause=cause, expected=expected)
             body = msgspec.json.encode(error_document(error))

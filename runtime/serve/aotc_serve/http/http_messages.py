@@ -42,7 +42,7 @@ class Parts(Response):
         ]
         if parts:
             self.raw_headers.append((HEADER_LENGTH, str(len(header)).encode()))
-        self._chunks = [header] if not parts else [*_gathered([header, *parts])]
+        self._chunks = [header] if not parts else [*_gather([header, *parts])]
         self._claim = claim
         self._is_small = length <= SMALL
         self.body = self._chunks[0] if self._is_small else b""
@@ -64,7 +64,7 @@ class Parts(Response):
             self._claim.close()
 
 
-def _gathered(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+def _gather(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     """Yield the chunks to write, with small neighbours combined."""
     together: list[bytes | memoryview] = []
     size = 0
@@ -86,7 +86,7 @@ def encode_json(content: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
-def refused(error: AotcError) -> Response:
+def error_response(error: AotcError) -> Response:
     """Return the response to a refused request; the error is let go of."""
     let_go(error)
     status = statuses_of(error)[0]

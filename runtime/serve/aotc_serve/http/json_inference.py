@@ -14,8 +14,8 @@ from aotc_serve.inference.inference_requests import (
     Parameters,
     Prepared,
     complete,
+    find_input,
     outputs_of,
-    placed,
     refuse_large,
     refuse_misshapen,
     refuse_what_is_not_offered,
@@ -119,7 +119,7 @@ def prepare(
     for tensor in request.inputs:
         where = f"input {tensor.name[:NAME_MAX]}"
         parameters = _parameters(tensor.parameters, where)
-        place, port = placed(model, arrays, tensor.name, tensor.datatype)
+        place, port = find_input(model, arrays, tensor.name, tensor.datatype)
         shape = shape_of(tensor, where)
         refuse_misshapen(port, shape)
         refuse_large(port, shape, tensor_bytes_max)
@@ -177,7 +177,7 @@ def _flag(parameters: Parameters, name: str, where: str, *, otherwise: bool) -> 
     return found
 
 
-def prepared(
+def prepare_call(
     model: Model,
     header: memoryview,
     data: memoryview,

@@ -23,9 +23,9 @@ class Listening:
     """
 
     def __init__(self, host: str, port: int) -> None:
-        passed = _passed(os.environ)
+        passed = _passed_socket(os.environ)
         self._is_ours = passed is None
-        self.socket = _opened(host, port) if passed is None else passed
+        self.socket = _open(host, port) if passed is None else passed
         self.host, self.port = self.socket.getsockname()[:2]
 
     def stop(self) -> list[socket.socket]:
@@ -44,7 +44,7 @@ class Listening:
         return found
 
 
-def _opened(host: str, port: int) -> socket.socket:
+def _open(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -62,7 +62,7 @@ def _opened(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _passed(environment: MutableMapping[str, str]) -> socket.socket | None:
+def _passed_socket(environment: MutableMapping[str, str]) -> socket.socket | None:
     """Return the socket that systemd passed to this process, or None.
 
     See sd_listen_fds(3). Raises ServerError (AOTC-E782) for anything but one listening socket.

@@ -36,7 +36,7 @@ async def read_body(
     number of bytes, by default the limit of bodies. Raises ServerError: AOTC-E763, E764, E766;
     ClientDisconnect.
     """
-    stated = _stated(request)
+    stated = _stated_length(request)
     most = limits.body if most is None else most
     if stated > most:
         raise _too_large(stated, most, limits)
@@ -106,7 +106,7 @@ class _BodyBuffer:
                 self._gathered += part
                 return
             # Pages that nothing was written into take no memory yet.
-            self._place = _aligned(self._stated, self._header)
+            self._place = _aligned_room(self._stated, self._header)
             self._place[:start] = self._gathered
             self._gathered = bytearray()
         steps = -(-self.size // STEP_BYTES)
@@ -119,7 +119,7 @@ class _BodyBuffer:
         if self._place is not None:
             return self._place
         self._claim.take(self.size)
-        place = _aligned(self.size, self._header)
+        place = _aligned_room(self.size, self._header)
         place[:] = self._gathered
         self._gathered = bytearray()
         self._claim.give_back(self.size)
@@ -134,13 +134,13 @@ async def _part(request: Request) -> tuple[bytes, bool]:
     return message.get("body", b""), not message.get("more_body", False)
 
 
-def _stated(request: Request) -> int:
+def _stated_length(request: Request) -> int:
     """Return the stated length; -1 without one. The parser of HTTP has refused any that lies."""
     text = dict(request.scope["headers"]).get(b"content-length", b"")
     return int(text) if text.isdigit() else -1
 
 
-def _aligned(size: int, header: int) -> memoryview:
+def _aligned_room(size: int, header: int) -> memoryview:
     """Room for a body whose byte at `header` lies at an aligned address."""
     buffer: np.ndarray[Any, np.dtype[np.uint8]] = np.empty(size + ALIGNMENT, np.uint8)
     start = -(buffer.__array_interface__["data"][0] + header) % ALIGNMENT

@@ -40,7 +40,7 @@ class Outcome(Struct, frozen=True):
     parameters: Parameters
 
 
-def placed(
+def find_input(
     model: Model, arrays: Sequence[Array | None], name: str, datatype: str
 ) -> tuple[int, Port]:
     """Return the place of an input. Raises ServerError (AOTC-E761), ShapeError (AOTC-E606)."""

@@ -79,7 +79,7 @@ def from_bytes(
             f"{count * dtype.itemsize} bytes for {port.datatype}{list(shape)}",
         )
     if not count:
-        return _shaped(np.empty(0, dtype), shape, port)
+        return _reshape(np.empty(0, dtype), shape, port)
     array: Array = np.frombuffer(data, dtype)
     if not array.flags.aligned:
         take(array.nbytes)
@@ -92,7 +92,7 @@ def from_bytes(
             raise invalid_request(
                 f"input {port.name}", "other values", f"{expected} for {port.datatype}"
             )
-    return _shaped(array, shape, port)
+    return _reshape(array, shape, port)
 
 
 def from_json(
@@ -128,7 +128,7 @@ def from_json(
         raise invalid_request(f"input {port.name}", str(error), kind) from None
     if end != count:
         raise invalid_request(f"input {port.name}", f"{end} values", f"{count} for its shape")
-    return _shaped(array, shape, port)
+    return _reshape(array, shape, port)
 
 
 def _is_nested(port: Port, shape: Sequence[int], text: bytes) -> bool:
@@ -195,10 +195,10 @@ def from_values(port: Port, shape: Sequence[int], values: Sequence[Any]) -> Arra
         raise invalid_request(where, f"{array.size} as {list(array.shape)}", expected)
     if lost.any():
         raise invalid_request(where, "a number beyond its range", f"values of {port.datatype}")
-    return _shaped(array, shape, port)
+    return _reshape(array, shape, port)
 
 
-def _shaped(array: Array, shape: Sequence[int], port: Port) -> Array:
+def _reshape(array: Array, shape: Sequence[int], port: Port) -> Array:
     try:
         return array.reshape(shape)
     except (ValueError, OverflowError) as error:

@@ -66,13 +66,13 @@ class Traces:
         try:
             answer = model.call(arrays, masks)
         except AotcError as error:
-            self._called(model, requests, started, {"error.type": error.code})
+            self._on_called(model, requests, started, {"error.type": error.code})
             raise
         outcome = {"aotc.path": answer.path.value, "aotc.executable": answer.executable}
-        self._called(model, requests, started, outcome)
+        self._on_called(model, requests, started, outcome)
         return answer
 
-    def _called(
+    def _on_called(
         self, model: Model, requests: Sequence[Span], started: int, outcome: dict[str, str]
     ) -> None:
         ended = time_ns()

@@ -69,11 +69,11 @@ class Metrics:
             known = self._known[key] = self._seconds.labels(*key)
         known.observe(seconds)
 
-    def turned_away(self, code: str) -> None:
+    def count_refused(self, code: str) -> None:
         """Count what was refused before a model was asked."""
         self._turned_away.labels(code).inc()
 
-    def reloaded(self, result: str, codes: Sequence[str] = ("",)) -> None:
+    def count_reload(self, result: str, codes: Sequence[str] = ("",)) -> None:
         """Count an attempt to load a bundle, refused with these codes or not."""
         self._reloads.labels(result, codes[0]).inc()
 
@@ -81,7 +81,7 @@ class Metrics:
         """Note how many models have their requests joined (reason "") or not."""
         self._batching.labels(reason).set(models)
 
-    def joined(self, model: str, requests: int) -> None:
+    def count_batch(self, model: str, requests: int) -> None:
         """Count a call that served so many requests."""
         self._joined.labels(model).observe(requests)
 

@@ -106,7 +106,7 @@ def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> C
             return found
     for place, entry in (config.auths or {}).items():
         if entry is not None and _host_of(place) in names:
-            return _stored(entry, f"{path} auths {place}")
+            return _read_entry(entry, f"{path} auths {place}")
     return NOBODY
 
 
@@ -133,7 +133,7 @@ def _host_of(place: str) -> str:
     return place.partition("://")[2].partition("/")[0] if "://" in place else place.rstrip("/")
 
 
-def _stored(entry: _Entry, where: str) -> Credentials:
+def _read_entry(entry: _Entry, where: str) -> Credentials:
     user, password = entry.username or "", entry.password or ""
     if entry.auth:
         try:

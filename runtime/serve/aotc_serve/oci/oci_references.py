@@ -82,7 +82,7 @@ def parse(text: str) -> Reference:
     if "@" in host:
         # Whatever stands on a command line is seen by every process of this host.
         shown = f"{SCHEME}…@{host.rpartition('@')[2]}/{rest}"
-        raise refusal("AOTC-E771", _shown(shown), "", cause="password-in-the-registry-reference")
+        raise refusal("AOTC-E771", _ascii(shown), "", cause="password-in-the-registry-reference")
     if not _HOST.match(host) or int(host.rpartition(":")[2] if _has_port(host) else 0) > 65535:
         raise _malformed(text, "no host" if not host else "an invalid host")
     named, at, digest = rest.partition("@")
@@ -101,8 +101,8 @@ def _has_port(host: str) -> bool:
 
 
 def _malformed(text: str, found: str) -> AotcError:
-    return refusal("AOTC-E771", _shown(text), found)
+    return refusal("AOTC-E771", _ascii(text), found)
 
 
-def _shown(text: str) -> str:
+def _ascii(text: str) -> str:
     return text.encode("ascii", "backslashreplace").decode()

@@ -69,9 +69,9 @@ class Login:
             elif kind.lower() == "basic" and self._credentials().header:
                 found = self._credentials().header
             else:
-                raise self._refused(f"HTTP 401, {kind or 'no'} authentication")
+                raise self._refusal(f"HTTP 401, {kind or 'no'} authentication")
             if found == refused:
-                raise self._refused("HTTP 401 with credentials")
+                raise self._refusal("HTTP 401 with credentials")
             self._headers[purpose] = found
 
     def _credentials(self) -> Credentials:
@@ -100,7 +100,7 @@ class Login:
                 data += piece
             status = response.status_line
         if response.status in (401, 403) or (response.status == 400 and credentials != NOBODY):
-            raise self._refused(f"{status} by the token server")
+            raise self._refusal(f"{status} by the token server")
         if response.status != 200:
             raise ConnectionError(f"{status} by the token server")
         try:
@@ -124,7 +124,7 @@ class Login:
         if parts.scheme != "https" and place != self._origin:
             raise self._invalid("an address without TLS")
 
-    def _refused(self, found: str) -> AotcError:
+    def _refusal(self, found: str) -> AotcError:
         return refusal("AOTC-E773", self._where, found)
 
     def _invalid(self, found: str) -> AotcError:

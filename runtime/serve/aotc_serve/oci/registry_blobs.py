@@ -23,7 +23,7 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)
 class Sink(Protocol):
     """Destination of a blob."""
 
-    def written(self) -> int:
+    def size_written(self) -> int:
         """Return the number of bytes that are present, from the start."""
 
     def restart(self) -> None:
@@ -52,7 +52,7 @@ def push_blob(
         return False
     begun = ""
     for source in sources:
-        begun = _mounted(repository, digest, source, progress)
+        begun = _mount(repository, digest, source, progress)
         if not begun:
             return False
     upload = _Upload(repository, digest, data, progress, chunk_bytes, begun)
@@ -60,7 +60,7 @@ def push_blob(
     return True
 
 
-def _mounted(repository: Repository, digest: str, source: str, progress: Progress) -> str:
+def _mount(repository: Repository, digest: str, source: str, progress: Progress) -> str:
     """Mount a blob from another repository; return "", or the upload that began."""
     place = repository.with_query("blobs/uploads/", mount=digest, **{"from": source})
 
@@ -191,15 +191,15 @@ def fetch_blob(
     raises.
     """
     where = f"{repository.where}@{digest}"
-    resumed = sink.written() > 0
-    if sink.written() > size:
+    resumed = sink.size_written() > 0
+    if sink.size_written() > size:
         sink.restart()
     while True:
-        if sink.written() < size or size == 0:
-            furthest = [sink.written()]
+        if sink.size_written() < size or size == 0:
+            furthest = [sink.size_written()]
 
             def progressed(furthest: list[int] = furthest) -> bool:
-                before, furthest[0] = furthest[0], max(furthest[0], sink.written())
+                before, furthest[0] = furthest[0], max(furthest[0], sink.size_written())
                 return furthest[0] > before
 
             repository.trying(lambda: _read(repository, digest, size, sink, progress), progressed)
@@ -218,7 +218,7 @@ def fetch_blob(
 def _read(repository: Repository, digest: str, size: int, sink: Sink, progress: Progress) -> None:
     """Read the rest of a blob into the sink, as far as this connection delivers it."""
     where = f"{repository.where}@{digest}"
-    start = sink.written()
+    start = sink.size_written()
     extra = {"Range": f"bytes={start}-"} if start else {}
     with repository.ask("GET", f"blobs/{digest}", PULL, progress, extra=extra) as response:
         if start and response.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:

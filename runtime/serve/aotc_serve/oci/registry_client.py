@@ -238,7 +238,7 @@ class Repository:
             return
         if response.status in LATER:
             raise RetryableError(response.status_line, _retry_after(response.header("Retry-After")))
-        said = self._said(response)
+        said = self._error_message(response)
         if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise refusal("AOTC-E773", self.where, said)
         if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
@@ -306,16 +306,16 @@ class Repository:
                     yield response
                     return
             self._login.authenticate(purpose, challenge, said, progress)
-        with self._redirected(response, url, headers, progress) as elsewhere:
+        with self._follow(response, url, headers, progress) as elsewhere:
             yield elsewhere
 
     @contextmanager
-    def _redirected(
+    def _follow(
         self, response: Response, url: str, headers: dict[str, str], progress: Progress
     ) -> Iterator[Response]:
         """Yield the response of a blob's storage, which gets no credentials."""
         for _ in range(REDIRECTS_MAX):
-            url = self._safe(self._joined(url, response.header("Location")))
+            url = self._safe(self._join(url, response.header("Location")))
             with self.http.request("GET", url, headers, None, progress) as response:
                 if not 300 <= response.status < 400:
                     yield response
@@ -340,7 +340,7 @@ class Repository:
             raise self._unsafe(f"{host} without TLS")
         return url
 
-    def _joined(self, base: str, location: str) -> str:
+    def _join(self, base: str, location: str) -> str:
         try:
             return urljoin(base, location)
         except ValueError:
@@ -352,7 +352,7 @@ class Repository:
         if not location:
             found = f"{response.status_line} without Location"
             raise refusal("AOTC-E775", self.where, found, cause=INVALID)
-        found = self._joined(self._joined(self._base, url), location)
+        found = self._join(self._join(self._base, url), location)
         ours, theirs = urlsplit(self._base), urlsplit(found)
         if (ours.scheme, ours.netloc) != (theirs.scheme, theirs.netloc):
             raise self._unsafe(f"an upload to {theirs.netloc}")
@@ -362,7 +362,7 @@ class Repository:
         """Return the URL with more query parameters."""
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
-    def _said(self, response: Response) -> str:
+    def _error_message(self, response: Response) -> str:
         """Return the registry's error message, without what cannot be printed."""
         text = bytearray()
         try:

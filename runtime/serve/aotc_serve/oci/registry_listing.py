@@ -111,7 +111,7 @@ def index_of(root: Entry, attestations: Collection[Entry]) -> bytes:
 class Memory(bytearray):
     """A `Sink` for a small blob."""
 
-    written, restart, write = bytearray.__len__, bytearray.clear, bytearray.extend
+    size_written, restart, write = bytearray.__len__, bytearray.clear, bytearray.extend
 
     def digest(self) -> str:
         """Return the digest of what was written."""
@@ -301,7 +301,7 @@ def referrers(repository: Repository, root: str) -> list[str]:
     stand_in = repository.manifest(root.replace(":", "-"), limits.INDEX_BYTES_MAX)
     found: dict[str, None] = {}
     if stand_in is not None:
-        found |= dict.fromkeys(_listed(stand_in.data, repository))
+        found |= dict.fromkeys(_parse_listing(stand_in.data, repository))
     path, more = f"referrers/{root}", set[str]()
     for number in range(PAGES_MAX):
         answer = repository.document(path, limits.INDEX_BYTES_MAX)
@@ -312,7 +312,7 @@ def referrers(repository: Repository, root: str) -> list[str]:
                 more |= set() if stored is None else {stored.digest}
         if answer is None:
             break
-        more.update(_listed(answer[0], repository))
+        more.update(_parse_listing(answer[0], repository))
         path = _next(answer[1], "referrers/")
         if not path or len(more) > CANDIDATES_MAX:
             break
@@ -323,7 +323,7 @@ def referrers(repository: Repository, root: str) -> list[str]:
     return list(found)
 
 
-def _listed(data: bytes, repository: Repository) -> Iterator[str]:
+def _parse_listing(data: bytes, repository: Repository) -> Iterator[str]:
     try:
         listed = canonical_json.decoder(_Referrers).decode(data).manifests or ()
     except (ValueError, RecursionError) as error:

@@ -83,7 +83,7 @@ def _unfit(where: str, found: str, expected: str) -> AotcError:
     return refusal("AOTC-E785", where, found, cause=cause, expected=expected)
 
 
-def pinned(asked: Arguments) -> Pinned:
+def pin(asked: Arguments) -> Pinned:
     """Verify the bundle and pin its digest.
 
     Raises what `aotc_runtime.verify` raises; nothing has been deployed then.

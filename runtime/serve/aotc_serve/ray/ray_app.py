@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from aotc_runtime.base.errors import refusal
-from aotc_serve.ray.pinned_deployment import Pinned, arguments_of, pinned
+from aotc_serve.ray.pinned_deployment import Pinned, arguments_of, pin
 
 try:
     from ray import serve
@@ -33,7 +33,7 @@ except ImportError as error:
     ) from error
 
 from aotc_serve.http.http_app import Rest
-from aotc_serve.http.http_messages import refused
+from aotc_serve.http.http_messages import error_response
 from aotc_serve.inference.error_statuses import BY_DEPLOYMENT
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.service.bundle_repository import Repository
@@ -66,7 +66,7 @@ class Bundle:
         """Return the routes of a server, but for its metrics."""
         routes = Rest(self._service, control=False, change=BY_DEPLOYMENT).application()
         missing = refusal("AOTC-E767", "GET /metrics", "", cause="no-metrics-at-this-address")
-        no_metrics = refused(missing)
+        no_metrics = error_response(missing)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             path = str(scope.get("path", "")).removeprefix(scope.get("root_path", "").rstrip("/"))
@@ -89,7 +89,7 @@ def app(arguments: dict[str, Any]) -> Any:
         AotcError: What `aotc_runtime.verify` raises.
     """
     asked = arguments_of(arguments)
-    what = pinned(asked)
+    what = pin(asked)
     bundle = serve.deployment(
         Bundle,
         name="bundle",

@@ -20,7 +20,7 @@ from aotc_serve.inference.inference_requests import NAME_MAX
 from aotc_serve.inference.served_models import Model
 from aotc_serve.oci.oci_references import is_reference
 from aotc_serve.service.policy_recheck import is_refused_by_policy, revocations
-from aotc_serve.service.served_loading import Settings, Trust, is_tag, loaded, named_by
+from aotc_serve.service.served_loading import Settings, Trust, is_tag, load_bundle, tag_digest
 from aotc_serve.service.served_sources import (
     Release,
     ServedSource,
@@ -172,7 +172,7 @@ class Repository:
         if served is None or place.was != state:
             return False
         return not is_tag(place.reference) or (
-            named_by(place.reference, self._settings) == served.bundle.root_digest
+            tag_digest(place.reference, self._settings) == served.bundle.root_digest
         )
 
     def _tell_refused(self, place: ServedSource, error: AotcError) -> None:
@@ -199,7 +199,7 @@ class Repository:
                     place.refused = place.revoked = ()
                     self._tell("unchanged", {"bundle": place.reference})
                     return
-                bundle = loaded(place.reference, place.trust, self._settings)
+                bundle = load_bundle(place.reference, place.trust, self._settings)
                 try:
                     release = self._release(place, bundle)
                 except BaseException:

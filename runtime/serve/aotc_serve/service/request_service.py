@@ -67,7 +67,7 @@ class Quick:
             return False
         return not self._barred or self._barred.get(kind[0], 0.0) <= monotonic()
 
-    def held(self, name: str, seconds: float) -> None:
+    def note_held(self, name: str, seconds: float) -> None:
         """Note for how long a request for a model has held the event loop, whatever came of it."""
         if seconds > HELD_SECONDS:
             self._barred[name] = monotonic() + BARRED_TIMES * seconds
@@ -200,7 +200,7 @@ class Service:
                 # Nobody waits any longer: what has not begun never does, what has begun ends.
                 answering.cancel()
         except AotcError as error:
-            self._count(asked, self._known(asked.name), error.code, started)
+            self._count(asked, self._counter_name(asked.name), error.code, started)
             raise
         self._count(asked, known, "", started)
         return answer
@@ -261,14 +261,14 @@ class Service:
                 asked.claim.resize(size)
                 return None
             except BaseException:
-                self._ended(asked)
+                self._on_ended(asked)
                 raise
-            self._ended(asked)
+            self._on_ended(asked)
         except AotcError as error:
-            self._count(asked, self._known(asked.name), error.code, started)
+            self._count(asked, self._counter_name(asked.name), error.code, started)
             raise
         finally:
-            self._quick.held(asked.name, perf_counter() - started)
+            self._quick.note_held(asked.name, perf_counter() - started)
         self._count(asked, known, "", started)
         return answer
 
@@ -287,7 +287,7 @@ class Service:
         loop = asyncio.get_running_loop()
         future = self._pool.submit(self._answer, asked, read, write)
         # When nobody waits any longer the thread may still run, and use what the request holds.
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, asked))
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._on_ended, asked))
         return asyncio.wrap_future(future)
 
     def _waiting[T](
@@ -295,7 +295,7 @@ class Service:
     ) -> asyncio.Future[tuple[T, str]]:
         """Joined with others: read in a thread, answered from a queue."""
         task = asyncio.ensure_future(self._join(asked, read, write))
-        task.add_done_callback(lambda _: self._ended(asked))
+        task.add_done_callback(lambda _: self._on_ended(asked))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -345,7 +345,7 @@ class Service:
                 more = {} if self._queues is None else {"requests": 1}
                 answered = write(outcome(model, prepared, answer, **more)), model.name
                 if more:
-                    self.metrics.joined(model.name, 1)
+                    self.metrics.count_batch(model.name, 1)
             seconds = perf_counter() - started
             self._quick.took((asked.name, asked.version, asked.size), seconds)
             self._quick.took(_by_shapes(asked, prepared), seconds)
@@ -362,7 +362,7 @@ class Service:
         if not self._in_flight[asked.name]:
             del self._in_flight[asked.name]
 
-    def _ended(self, asked: Asked) -> None:
+    def _on_ended(self, asked: Asked) -> None:
         self._leave(asked)
         asked.claim.close()
 
@@ -370,11 +370,11 @@ class Service:
         """Return the requests in flight of each model, under its own name; any thread asks."""
         found = {row.name: 0 for row in self.repository.index() if row.state == "READY"}
         for name, number in list(self._in_flight.items()):
-            model = self._known(name)
+            model = self._counter_name(name)
             found[model] = found.get(model, 0) + number
         return found
 
-    def _known(self, name: str) -> str:
+    def _counter_name(self, name: str) -> str:
         """Return the model's name for counters, which must not grow with what clients make up."""
         try:
             return self.repository.find(name).name

@@ -43,13 +43,13 @@ def is_tag(reference: str) -> bool:
     return is_reference(reference) and not parse(reference).digest
 
 
-def named_by(reference: str, settings: Settings) -> str:
+def tag_digest(reference: str, settings: Settings) -> str:
     """Return the root digest that a tag names now. Raises RegistryError."""
     with Repository(parse(reference), HttpClient(settings.ca), tries=TRIES) as repository:
         return resolve(repository).digest
 
 
-def loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
+def load_bundle(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
     """Load a bundle; raises as `aotc_runtime.load`, and AOTC-E783.
 
     AOTC-E783 is raised for another bundle than the required one, before an engine starts.

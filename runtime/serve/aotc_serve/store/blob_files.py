@@ -52,7 +52,7 @@ class FileSink:
         except OSError as error:
             raise unusable(shown, error) from error
 
-    def written(self) -> int:
+    def size_written(self) -> int:
         """Return the number of bytes written."""
         return self._written
 
@@ -121,7 +121,7 @@ class BlobFiles:
         self.make()
         partial = self.folder / PARTIAL / digest.removeprefix("sha256:")
         try:
-            descriptor = _locked(partial, wait)
+            descriptor = _lock_file(partial, wait)
         except OSError as error:
             raise unusable(str(partial), error) from error
         try:
@@ -132,7 +132,7 @@ class BlobFiles:
                 return
             sink = FileSink(descriptor, str(self.folder))
             yield sink
-            if (sink.written(), found := sink.digest()) != (size, digest):
+            if (sink.size_written(), found := sink.digest()) != (size, digest):
                 cause = "stored-blob-is-corrupt"
                 raise refusal("AOTC-E201", str(self.folder), found, cause=cause, expected=digest)
             try:
@@ -161,7 +161,7 @@ class BlobFiles:
         self.make()
         path, partial = self.folder / BUNDLES / name, self.folder / PARTIAL / name
         try:
-            descriptor = _locked(partial, time.sleep)
+            descriptor = _lock_file(partial, time.sleep)
             try:
                 with open(descriptor, "wb", closefd=False) as file:
                     file.truncate(0)
@@ -192,7 +192,7 @@ class BlobFiles:
         return size
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def keep_blobs(self) -> Iterator[None]:
         """Prevent the removal of unreferenced blobs during a block.
 
         It prevents nothing if another process holds the lock for longer than `LOCK_SECONDS`.
@@ -226,7 +226,7 @@ class BlobFiles:
             os.close(descriptor)
 
 
-def _locked(path: Path, wait: Callable[[float], None]) -> int:
+def _lock_file(path: Path, wait: Callable[[float], None]) -> int:
     """Return a descriptor of the file, which this process alone has locked. Raises OSError."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)

@@ -19,8 +19,8 @@ from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository
 from aotc_serve.store.blob_files import temporary
-from aotc_serve.store.reference_loading import fetched, require_pinned, store_at
-from aotc_serve.store.store_pull import ACCEPT_ALL, all_layers, pull, signed_by
+from aotc_serve.store.reference_loading import fetch_bundle, require_pinned, store_at
+from aotc_serve.store.store_pull import ACCEPT_ALL, accept_signed, all_layers, pull
 from aotc_serve.store.stored_bundles import Store
 
 
@@ -34,7 +34,7 @@ def fetch(
     ca: Path | None,
 ) -> MappedBundle:
     """Fetch a reference (`BundleSource.fetch`); `ca` does not count for a given `Store`."""
-    return fetched(place, policy, store_at(store, ca), target, ask, kind)
+    return fetch_bundle(place, policy, store_at(store, ca), target, ask, kind)
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def inspect(
     accept = ACCEPT_ALL
     if policy is not None:
         require_pinned(reference, policy)
-        accept = signed_by(policy, now, place)
+        accept = accept_signed(policy, now, place)
     with temporary() as folder:
         store = Store(folder)
         with Repository(reference, HttpClient(ca)) as there:

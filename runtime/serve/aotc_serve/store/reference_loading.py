@@ -17,7 +17,7 @@ from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import Reference, parse
 from aotc_serve.oci.registry_client import PATIENT, Repository, RetryLimits
 from aotc_serve.oci.registry_listing import target_name
-from aotc_serve.store.store_pull import for_host, pull, signed_by
+from aotc_serve.store.store_pull import accept_signed, for_host, pull
 from aotc_serve.store.stored_bundles import Store, sizes_of
 
 ATTEMPTS = 4
@@ -57,7 +57,7 @@ def require_pinned(place: Reference, policy: TrustPolicy) -> None:
     raise_if(check_reference(bool(place.digest), policy, str(place)))
 
 
-def fetched(
+def fetch_bundle(
     text: str,
     policy: TrustPolicy,
     folder: Place,
@@ -75,17 +75,17 @@ def fetched(
     place, store = parse(text), store_at(folder)
     require_pinned(place, policy)
     for _ in range(ATTEMPTS):
-        root, needed = place.digest, _needed(store, place, policy, target, ask)
+        root, needed = place.digest, _needed_blobs(store, place, policy, target, ask)
         if not needed:
             root, needed = _fetch(place, policy, store, target, ask)
-        with store.files.kept():
+        with store.files.keep_blobs():
             source = store.source(root, str(place.at(root)), kind)
             if source is not None and needed and needed <= source.digests():
                 return source
     raise refusal("AOTC-E560", str(store.folder), "", cause="artifact-store-is-in-use")
 
 
-def _needed(
+def _needed_blobs(
     store: Store, place: Reference, policy: TrustPolicy, target: str | None, ask: AskHost | None
 ) -> Set[str]:
     """Return the blobs that a load here takes, if the store has all of them; else none."""
@@ -113,7 +113,7 @@ def _fetch(
 ) -> tuple[str, Set[str]]:
     """Return the root and blobs fetched, or those of a stored digest if that is impossible."""
     now, name = time.time(), str(place)
-    accept = signed_by(policy, now, name)
+    accept = accept_signed(policy, now, name)
     if target is None and ask is not None:
         accept = for_host(policy, now, name, ask)
     try:

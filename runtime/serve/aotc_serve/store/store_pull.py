@@ -47,7 +47,7 @@ ACCEPT_ALL = Accept(lambda listing: None, lambda listing: listing)
 """Fetch whatever it is: who uses it verifies it."""
 
 
-def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
+def accept_signed(policy: TrustPolicy, now: float, name: str) -> Accept:
     """Fetch a bundle that the policy's keys signed, within limits (verification steps 1 to 4).
 
     `now` is in seconds since the epoch; `name` is for messages.
@@ -69,7 +69,7 @@ def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept
 
     `now` and `name` are as in `signed_by`, `ask` as in `choose`.
     """
-    signed = signed_by(policy, now, name)
+    signed = accept_signed(policy, now, name)
 
     def chosen(listing: Listing) -> Listing:
         if listing.targets:
@@ -101,7 +101,7 @@ def pull(
     whole = fetch_documents(repository, attested)
     listing = whole.only(targets)
     store.files.make()
-    with store.files.kept():
+    with store.files.keep_blobs():
         # Those of other targets, too: by them a load knows later that it takes this one.
         for digest, data in whole.documents.items():
             store.files.put(digest, data)
@@ -109,7 +109,7 @@ def pull(
         listing = accept.chosen(listing)
     layers = {digest: layer for digest, layer in listing.layers().items() if wanted(layer)}
     make_room(store, listing, sum(layer.size for layer in layers.values()))
-    with store.files.kept():
+    with store.files.keep_blobs():
         lacking = [d for d, layer in layers.items() if not store.files.has(d, layer.size)]
         tally = BytesProgress(sum(layers[digest].size for digest in lacking), on_bytes)
 
@@ -118,8 +118,8 @@ def pull(
             counted = Counted(tally, size)
             with store.files.receiving(digest, size, repository.http.wait) as sink:
                 if sink is not None:
-                    counted.at(sink.written())
-                    if have is None or not _copied(have, digest, size, sink):
+                    counted.at(sink.size_written())
+                    if have is None or not _copy_blob(have, digest, size, sink):
                         fetch_blob(repository, digest, size, sink, counted)
             counted.end()
 
@@ -131,7 +131,7 @@ def pull(
     return listing
 
 
-def _copied(have: BlobSource, digest: str, size: int, sink: FileSink) -> bool:
+def _copy_blob(have: BlobSource, digest: str, size: int, sink: FileSink) -> bool:
     """Return whether a blob could be copied from a bundle that is present."""
     data = have.blob(digest)
     if data is None or len(data) != size:

@@ -107,9 +107,9 @@ class Store:
         if [each.digest for each in roots] != [root]:
             return None
         attested = [each for each in entries if each is not roots[0]]
-        return self._described(roots[0], attested, used, unread)
+        return self._describe(roots[0], attested, used, unread)
 
-    def _described(
+    def _describe(
         self, root: Entry, attested: Collection[Entry], used: float, unread: Collection[str]
     ) -> StoredBundle | None:
         index = self.document(root, RootIndex, limits.INDEX_BYTES_MAX)

@@ -131,7 +131,7 @@ def test_missing_confinement_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> str:
         raise OSError(38, "Function not implemented")
 
-    held = confined_process._taken({"files": missing, "network": lambda: "no sockets"})
+    held = confined_process._apply({"files": missing, "network": lambda: "no sockets"})
     assert held == ("files: not kept away here (Function not implemented)", "network: no sockets")
 
 
@@ -139,14 +139,14 @@ def test_limits_come_from_machine_or_variables(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv(MEMORY_VARIABLE, raising=False)
     monkeypatch.delenv(SECONDS_VARIABLE, raising=False)
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert ProcessLimits.stated(5, "f") == ProcessLimits(whole, 5, 3600, "f")
+    assert ProcessLimits.from_env(5, "f") == ProcessLimits(whole, 5, 3600, "f")
     monkeypatch.setenv(MEMORY_VARIABLE, "3 GiB")
     monkeypatch.setenv(SECONDS_VARIABLE, "70")
-    assert ProcessLimits.stated(5, "f") == ProcessLimits(3 * 2**30, 5, 70, "f")
+    assert ProcessLimits.from_env(5, "f") == ProcessLimits(3 * 2**30, 5, 70, "f")
     for variable, wrong in ((MEMORY_VARIABLE, "3 x"), (SECONDS_VARIABLE, "-1")):
         monkeypatch.setenv(variable, wrong)
         with pytest.raises(UsageError):
-            ProcessLimits.stated(5, "f")
+            ProcessLimits.from_env(5, "f")
         monkeypatch.delenv(variable)
 
 
@@ -155,7 +155,7 @@ def test_no_child_is_told_what_opens_a_key(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv(name, "secret")
     children = (
         worker_environment.clean({}),
-        worker_environment.inherited(without=()),
+        worker_environment.inherit(without=()),
         worker_environment.bare(),
     )
     assert all("secret" not in child.values() for child in children)

@@ -21,4 +21,4 @@ def test_nothing_that_steers_jax_or_xla_reaches_a_child(monkeypatch: pytest.Monk
     assert seen["UNRELATED"] == "kept"
     absolute = os.pathsep.join(["/a", str(Path.cwd() / "b"), str(Path.cwd())])
     assert seen["PYTHONPATH"] == worker_environment.bare()["PYTHONPATH"] == absolute
-    assert worker_environment.ignored() == ["JAX_ENABLE_X64", "PJRT_NPROC", "XLA_FLAGS"]
+    assert worker_environment.ignored_variables() == ["JAX_ENABLE_X64", "PJRT_NPROC", "XLA_FLAGS"]

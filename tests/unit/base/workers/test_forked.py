@@ -280,7 +280,7 @@ def test_builds_share_zygotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     found: list[int] = []
     for _ in range(2):
         for _ in range(2):
-            asking.zygotes = forked_workers.kept("asked")
+            asking.zygotes = forked_workers.zygotes_of("asked")
             asking("leave")
             found.append(asking.numbers()[2])
             asking.started.unlink()

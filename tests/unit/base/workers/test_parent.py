@@ -106,7 +106,7 @@ def test_worker_findings_are_raised_as_their_family(refusing: str, tmp_path: Pat
 def test_other_end_is_a_crash(code: str, status: int, found: str, tmp_path: Path) -> None:
     crashed = crash(code, tmp_path)
     assert (crashed.status, crashed.late) == (status, False)
-    assert found in crashed.found(15)
+    assert found in crashed.describe(15)
 
 
 def test_findings_without_a_code_of_ours_are_a_crash(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_worker_without_room_is_understood(work: str, tmp_path: Path) -> None:
 
 def test_an_error_of_the_system_that_is_no_full_disk_is_a_crash(tmp_path: Path) -> None:
     code = "def f(job, progress):\n    raise PermissionError(13, 'not this one')\nanswer(int, f)"
-    assert "not this one" in crash(code, tmp_path).found(1)
+    assert "not this one" in crash(code, tmp_path).describe(1)
 
 
 def test_own_modules_are_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

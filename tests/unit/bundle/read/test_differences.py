@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from aotc.bundle.read.differences import LINES_MAX, PATH_MAX, compared, differing, leaves, text_diff
+from aotc.bundle.read.differences import (
+    LINES_MAX,
+    PATH_MAX,
+    compare_modules,
+    differing,
+    leaves,
+    text_diff,
+)
 
 
 def test_the_leaves_of_a_document_come_in_its_order_with_their_paths() -> None:
@@ -60,7 +67,7 @@ def test_names_of_values_count_only_where_nothing_else_differs() -> None:
 
 def test_the_longest_modules_that_are_compared_and_those_that_are_a_line_longer() -> None:
     same = [f"line {number}" for number in range(LINES_MAX - 1)]
-    lines, reason = compared("\n".join([*same, "old"]), "\n".join([*same, "new"]))
+    lines, reason = compare_modules("\n".join([*same, "old"]), "\n".join([*same, "new"]))
     assert (lines[-2:], reason) == (["-old", "+new"], "")
-    lines, reason = compared("\n".join([*same, "old"]), "\n".join([*same, "old", "new"]))
+    lines, reason = compare_modules("\n".join([*same, "old"]), "\n".join([*same, "old", "new"]))
     assert lines == [] and f"modules of {LINES_MAX} and {LINES_MAX + 1} lines" in reason

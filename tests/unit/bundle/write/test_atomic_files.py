@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.base.temporary_files import create_all_or_none, uninterrupted
+from aotc.base.temporary_files import create_all_or_none, delay_signals
 from aotc.bundle.write.atomic_files import write_atomically, write_folder_atomically
 from tests.refusals import error_of
 
@@ -159,7 +159,7 @@ def test_without_links_file_is_renamed(tmp_path: Path, monkeypatch: pytest.Monke
 def test_signals_wait_for_steps_that_belong_together(tmp_path: Path) -> None:
     steps = []
     with pytest.raises(KeyboardInterrupt):
-        with uninterrupted():
+        with delay_signals():
             os.kill(os.getpid(), signal.SIGINT)
             steps.append("done")
         steps.append("not reached")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aotc.bundle.write.atomic_files import no_check
-from aotc.bundle.write.bundle_writer import Form, rooted, write
+from aotc.bundle.write.bundle_writer import Form, assemble_root, write
 from aotc.bundle.write.oci_descriptors import descriptor_of
 from aotc_runtime.base import limits
 from aotc_runtime.base.digest import sha256
@@ -175,7 +175,7 @@ def test_a_manifest_is_read_up_to_its_limit(more: int, code: str, tmp_path: Path
         platform=Platform(architecture="amd64", os="linux", variant="v3"),
         annotations={oci_layout.TARGET_ANNOTATION: "x"},
     )
-    made = rooted([image], {}, {})
+    made = assemble_root([image], {}, {})
     folder = tmp_path / "layout"
     index = Index(schemaVersion=2, mediaType=oci_layout.INDEX_TYPE, manifests=(made.root,))
     write(folder, Form.LAYOUT, index, made.blobs, no_check)

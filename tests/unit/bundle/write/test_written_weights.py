@@ -11,7 +11,7 @@ import pytest
 from aotc.base.errors import UsageError
 from aotc.bundle.write.atomic_files import no_check
 from aotc.bundle.write.bundle_writer import Blob, Form, TargetParts, assemble, pack, write_files
-from aotc.bundle.write.hashed_weights import hash_rest, sizes_of, unchanged
+from aotc.bundle.write.hashed_weights import hash_rest, sizes_of, unmodified
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, IntegrityError
 from aotc_runtime.formats import oci_layout
@@ -149,9 +149,9 @@ def test_document_is_reused_only_as_hashed(digits_bundle: Bundle, tmp_path: Path
     path.write_bytes(digits_bundle[0].read_bytes())
     source = open_streamed(path)
     root = read_unverified(source)[0].root_digest
-    assert sha256(unchanged(source, root)) == root
+    assert sha256(unmodified(source, root)) == root
     with path.open("r+b") as file:
         file.write(path.read_bytes().replace(b"manifests", b"Manifests"))
     for digest in (root, "sha256:" + "0" * 64):
-        (finding,) = error_of(IntegrityError, unchanged, source, digest).findings
+        (finding,) = error_of(IntegrityError, unmodified, source, digest).findings
         assert (finding.code, finding.expected) == ("AOTC-E201", digest)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from unit.runtime.samples import manifest
 
-from aotc.bundle.sign.attestation import attest, certificate_by, claimed
+from aotc.bundle.sign.attestation import attest, certificate_by, certificates_in
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.certify.certify_bundle import (
     NOT_TOLD,
@@ -53,7 +53,7 @@ def test_only_a_statement_of_that_type_is_a_certificate_and_only_its_signer_has_
         attest("sha256:" + "0" * 64, "digits", predicate, signer, kind).envelope
         for kind in (CERTIFICATE_TYPE, "https://example.org/other/v1")
     )
-    ((certificate, ids),) = claimed([made, other, b"no envelope"])
+    ((certificate, ids),) = certificates_in([made, other, b"no envelope"])
     assert (certificate.jaxlib, ids) == ("0.12.1", (signer.key_id,))
     assert [certificate_by(made, key) is None for key in keys] == [False, True]
     assert certificate_by(other, keys[0]) is None

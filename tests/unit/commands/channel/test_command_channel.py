@@ -268,7 +268,7 @@ def test_what_is_published_was_looked_at(aotc: Run, refused: Run, folder: Path) 
 
 
 def test_written_bundle_unused(refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = channel_host.opened
+    real = channel_host.open_valid
 
     def opened(source: Any, *more: Any) -> Any:
         read = real(source, *more)
@@ -278,7 +278,7 @@ def test_written_bundle_unused(refused: Run, folder: Path, monkeypatch: pytest.M
             file.write(index[:-1] + b" ")
         return read
 
-    monkeypatch.setattr(channel_host, "opened", opened)
+    monkeypatch.setattr(channel_host, "open_valid", opened)
     refused(publish("ci"), 5, "AOTC-E201")
 
 

@@ -12,7 +12,7 @@ from hostile.tampering import Documents, swap_layer
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.safetensors_writer import write_tensors
-from aotc.capture.float64_module import interpreted
+from aotc.capture.float64_module import interpret
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.safetensors_reader import tensor_views
 
@@ -54,7 +54,7 @@ def test_a_module_with_its_weights_computes_what_the_fixture_says(
     (image,) = document["inputs"]
     assert (image["name"], image["dtype"], image["shape"]) == ("image", "float32", [8, 64])
     module = (folder / "model.mlirbc").read_bytes()
-    results = interpreted(module, [fixture["inputs/image"][0]])
+    results = interpret(module, [fixture["inputs/image"][0]])
     for described, result in zip(document["outputs"], results, strict=True):
         expected, _ = fixture[f"outputs/{described['path']}"]
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)

@@ -38,7 +38,7 @@ def best_of_all(
     within: Space, points: Points, counts: Counts, most: int, profiles: Points
 ) -> tuple[int, float]:
     """Requests covered and cost of the best set, by trying all sets of these profiles."""
-    profiles = profiles[within.related(profiles)]
+    profiles = profiles[within.are_related(profiles)]
     found = []
     for chosen in combinations(range(len(profiles)), min(most, len(profiles))):
         served = serve(within, points, counts, profiles[list(chosen)])

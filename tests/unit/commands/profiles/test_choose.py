@@ -58,9 +58,9 @@ def test_few_candidates_give_a_good_choice(seed: int, monkeypatch: pytest.Monkey
 def test_a_profile_never_breaks_a_relation(seed: int) -> None:
     points, counts = random_traffic(seed, 30, 12, 12)
     within = space(("batch", 12), ("seq", 12), relations=("batch*seq <= 60",))
-    kept = within.related(points)
+    kept = within.are_related(points)
     choice = choose(within, points[kept], counts[kept], 6)
-    assert within.related(choice.profiles).all()
+    assert within.are_related(choice.profiles).all()
     served = serve(within, points[kept], counts[kept], choice.profiles)
     assert served.covered == served.requests
 

@@ -26,7 +26,7 @@ from aotc.commands.remote_cache.cache_seal import Seals
 from aotc.commands.remote_cache.fsspec_blobs import FsspecBlobs
 from aotc.commands.remote_cache.http_blobs import HttpBlobs
 from aotc.commands.remote_cache.remote_cache import RemoteStore, SharedStore
-from aotc.commands.remote_cache.remote_cache_service import blobs_at, share, shown
+from aotc.commands.remote_cache.remote_cache_service import blobs_at, redact, share
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.verification.public_keys import load_public_key
@@ -56,7 +56,7 @@ def server(serve: Callable[[str, Path, str], str], storage: Path) -> Server:
 def remote(url: str, *, limit: int = 10_000, seconds: float = 20.0) -> RemoteStore:
     blobs = blobs_at(url)
     blobs.seconds = seconds
-    return RemoteStore(blobs, shown(url), Seals(OURS, TRUSTED), limit)
+    return RemoteStore(blobs, redact(url), Seals(OURS, TRUSTED), limit)
 
 
 @pytest.mark.parametrize("kind", ["http", "file"])

@@ -84,7 +84,7 @@ def test_program_lines_stand_as_in_provenance(digits_bundle: Bundle) -> None:
     read = review(open_bundle(digits_bundle[0]), read_policy(digits_bundle[1]), NOW)
     coverage = read.targets["cpu-x86-64-v3"].entry_points["predict"].coverage
     assert coverage is not None
-    lines = read.lines()["predict"].of_file("digits/model.py", coverage.files["digits/model.py"])
+    lines = read.lines()["predict"].lines_in("digits/model.py", coverage.files["digits/model.py"])
     source = Path("manifests/digits/model.py").read_text("utf-8").splitlines()
     for function, at in zip(coverage.files["digits/model.py"], lines, strict=True):
         assert at is not None and f"def {function.name}(" in source[at.line - 1]

@@ -35,7 +35,7 @@ def takes(**microseconds: float) -> dict[str, Callable[[], float]]:
 def test_halved_drops_the_slower_half_after_each_round_but_for_those_that_stay() -> None:
     unfit: list[Unfit] = []
     calls = {ONE: takes(default=9.0, a=1.0, b=4.0, c=2.0, d=3.0)}
-    rounds = tuning_worker.halved(calls, {"default"}, FULL, PROGRESS, unfit)[ONE]
+    rounds = tuning_worker.halve(calls, {"default"}, FULL, PROGRESS, unfit)[ONE]
     assert {name: len(times) for name, times in rounds.items()} == {"default": 9, "a": 9}
     assert [each.target for each in unfit] == ["d", "b", "c"]
     assert unfit[-1].reason == "2.00 times as long as the fastest in round 2"

@@ -43,7 +43,7 @@ answer(Job, measure)
 
 def outcome(folder: Path, crashing: str, hanging: str = "") -> tuple[tuning_search.Outcome, int]:
     steps: list[None] = []
-    done = tuning_search.measured(
+    done = tuning_search.measure_job(
         JOB,
         folder,
         dict(os.environ),

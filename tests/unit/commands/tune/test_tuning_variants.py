@@ -13,7 +13,7 @@ from aotc.commands.tune.tuning_variants import (
     CAPTURED_BYTES_MAX,
     PACKED_BYTES_MAX,
     candidates_for,
-    unsuited,
+    why_unsuited,
 )
 from aotc.compile.cpu.cpu_kind import CANDIDATES
 from aotc.pipeline.build_tuning import untuned_targets
@@ -35,15 +35,15 @@ NOWHERE = msgspec.structs.replace(HOST, name="nowhere", features=("amx-tile", "s
 
 def test_missing_features_and_other_architectures_are_named() -> None:
     wanted = msgspec.structs.replace(HOST, features=("avx", "avx512f", "amx-tile"))
-    assert unsuited(wanted, HOST) == "its processor lacks amx-tile, avx512f"
+    assert why_unsuited(wanted, HOST) == "its processor lacks amx-tile, avx512f"
     arm = msgspec.structs.replace(HOST, triple="aarch64-unknown-linux-gnu")
-    assert unsuited(arm, HOST) == "it is cpu x86_64"
+    assert why_unsuited(arm, HOST) == "it is cpu x86_64"
 
 
 def test_suited_ignores_who_compiles_and_needs_a_processor() -> None:
-    assert unsuited(msgspec.structs.replace(HOST, platform="iree"), HOST) == ""
+    assert why_unsuited(msgspec.structs.replace(HOST, platform="iree"), HOST) == ""
     gpu = msgspec.structs.replace(HOST, platform="cuda", features=())
-    assert unsuited(gpu, HOST) == "it is cpu x86_64"
+    assert why_unsuited(gpu, HOST) == "it is cpu x86_64"
 
 
 def test_of_several_targets_those_this_host_cannot_run_stay_as_they_are() -> None:

@@ -10,13 +10,13 @@ import pytest
 from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.capture.float64_module import interpreted
+from aotc.capture.float64_module import interpret
 from aotc.capture.portable_stablehlo import portable
 from aotc.check.rounding_steps import round_activations
 from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.activations import integer_product
 from aotc.compile.precision.quantized_module import take_quantized
-from aotc.compile.precision.quantized_numbers import Array, Scheme, dequantize, quantize, stored
+from aotc.compile.precision.quantized_numbers import Array, Scheme, dequantize, quantize, to_stored
 from aotc.compile.precision.weight_products import OtherUse, Product, Use, uses_of
 
 X = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
@@ -146,7 +146,7 @@ def test_take_quantized_computes_with_the_restored_weight(scheme: Scheme, dtype:
     compiled = jax.jit(lambda x, w: jnp.tanh(layer(x, w))).lower(x, w).compile()
     expected = np.asarray(compiled(x, restored))
     if dtype == "float32":
-        (found,) = interpreted(made.artifact, [x, stored(numbers, scheme), numbers.scale])
+        (found,) = interpret(made.artifact, [x, to_stored(numbers, scheme), numbers.scale])
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -161,13 +161,13 @@ def test_functions_that_composites_name_keep_their_bodies(integers: bool) -> Non
     module = mlir_context.read_artifact(artifact(program, X, W))
     take_quantized(module, {1: scheme}, {1: None} if integers else {})
     numbers = quantize(W, scheme)
-    given = [X, stored(numbers, scheme), numbers.scale]
-    found = interpreted(portable(module).artifact, given)
+    given = [X, to_stored(numbers, scheme), numbers.scale]
+    found = interpret(portable(module).artifact, given)
     expected = jax.tree.leaves(jax.jit(program)(X, dequantize(numbers, scheme, W.dtype)))
     if integers:
         module = mlir_context.read_artifact(artifact(program, X, W))
         take_quantized(module, {1: scheme})
-        exact = interpreted(portable(module).artifact, given)
+        exact = interpret(portable(module).artifact, given)
         np.testing.assert_allclose(found[0], exact[0], atol=0.1)
         return
     for result, wanted in zip(found, expected, strict=True):
@@ -227,7 +227,7 @@ def test_activations_are_rounded_by_row_in_products_of_integers(
     assert "xi32>" in text and "func.call" not in text
     numbers = quantize(w, scheme)
     restored = dequantize(numbers, scheme, w.dtype)
-    (found,) = interpreted(made.artifact, [x, numbers.values, numbers.scale])
+    (found,) = interpret(made.artifact, [x, numbers.values, numbers.scale])
     expected = np.asarray(jax.jit(function)(rounded(x, summed), restored))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     # A function of its own, as jax gives a module that it knows again.

@@ -16,9 +16,9 @@ from aotc.compile.precision.quantized_numbers import (
     Scheme,
     dequantize,
     error_of,
+    from_stored,
     quantize,
-    restored,
-    stored,
+    to_stored,
 )
 
 SCHEMES = [
@@ -84,14 +84,14 @@ def test_quantize_gives_the_numbers_of_qwix(scheme: Scheme, dtype: Any) -> None:
 
 
 def accepts(array: Array, made: QuantizedNumbers, scheme: Scheme) -> bool:
-    return is_nearest(array, stored(made, scheme), made.scale, scheme.contracted, scheme.group)
+    return is_nearest(array, to_stored(made, scheme), made.scale, scheme.contracted, scheme.group)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.label)
 def test_restored_reverses_stored(scheme: Scheme) -> None:
     made = quantize(weight(), scheme)
-    kept = stored(made, scheme)
-    found = restored(kept, made.scale, scheme).values
+    kept = to_stored(made, scheme)
+    found = from_stored(kept, made.scale, scheme).values
     assert np.array_equal(found.astype(int), made.values.astype(int))
     if scheme.dtype == "int4":
         size = made.values.shape[scheme.contracted[-1]]
@@ -152,7 +152,7 @@ def test_is_nearest_rejects_wrong_scales_axes_signs_and_integers(scheme: Scheme)
 def test_is_nearest_rejects_bytes_with_other_halves(change: Any) -> None:
     array, scheme = weight((16, 8)), Scheme("int4", (0,), 8)
     made = quantize(array, scheme)
-    kept = stored(made, scheme)
+    kept = to_stored(made, scheme)
     assert is_nearest(array, kept, made.scale, (0,), 8)
     assert not is_nearest(array, kept[:4], made.scale, (0,), 8)
     assert not is_nearest(array, change(kept), made.scale, (0,), 8)

@@ -198,12 +198,12 @@ INNER = whole([step("t", Ref("i"), outputs=(Ref("o"),))], ["i"], ["o"])
 
 def called(target: str, *before: Any, given: tuple[str, ...] = ("x",)) -> torch_plan.Plan:
     caller = step(target, *before, INNER, *map(Ref, given), outputs=(Ref("y"),))
-    return torch_plan._inlined(whole([caller], ["x"], ["y"]))
+    return torch_plan._inline(whole([caller], ["x"], ["y"]))
 
 
 def test_graphs_that_are_called_as_they_are_become_steps_of_the_caller() -> None:
     made = called("higher_order.wrap_with_set_grad_enabled", False)
-    assert [(each.target, [*torch_plan.used(each)]) for each in made.steps] == [("t", ["x"])]
+    assert [(each.target, [*torch_plan.used_by(each)]) for each in made.steps] == [("t", ["x"])]
     assert made.outputs == made.steps[0].outputs
     off = called("higher_order.wrap_with_autocast", "cpu", None, False, None)
     assert [each.target for each in off.steps] == ["t"]
@@ -216,7 +216,7 @@ def test_graphs_that_are_called_with_another_number_of_values_are_refused() -> N
     target = "higher_order.wrap_with_set_grad_enabled"
     error_of(Damaged, called, target, False, given=("x", "x"))
     caller = step(target, False, INNER, Ref("x"), outputs=((Ref("y"), Ref("z")),))
-    error_of(Damaged, torch_plan._inlined, whole([caller], ["x"], ["y"]))
+    error_of(Damaged, torch_plan._inline, whole([caller], ["x"], ["y"]))
 
 
 def nested(depth: int) -> torch_schema.Graph:
@@ -282,7 +282,7 @@ def test_names_of_values_are_as_long_as_allowed() -> None:
 )
 def test_effects_are_never_left_out(target: str, outputs: bool, kept: bool) -> None:
     unused = step(target, Ref("x"), outputs=(Ref("y"),) if outputs else ())
-    assert torch_plan._needed(whole([unused], ["x"], ["x"])).steps == ((unused,) if kept else ())
+    assert torch_plan._prune(whole([unused], ["x"], ["x"])).steps == ((unused,) if kept else ())
 
 
 LEAF = {"type": None, "context": None, "children_spec": []}

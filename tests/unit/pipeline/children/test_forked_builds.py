@@ -69,7 +69,7 @@ class Project:
         """Every process, from here on."""
         for module in (user_processes, parity_process, parity_check):
             self._monkeypatch.setattr(
-                module, "kept", lambda name: Command(worker_parent.module(name))
+                module, "zygotes_of", lambda name: Command(worker_parent.module(name))
             )
 
 

@@ -42,7 +42,7 @@ def engine() -> ProcessorEngine:
 
 
 def test_without_the_package_there_is_nothing(packages: Path) -> None:
-    assert LIBRARY.installed() == ""
+    assert LIBRARY.installed_version() == ""
     found = engine().facts("abacus")
     assert found is not None
     assert (found.platform, found.devices, found.plugin, found.kinds) == ("abacus", 0, "", ())
@@ -50,9 +50,9 @@ def test_without_the_package_there_is_nothing(packages: Path) -> None:
 
 def test_the_release_is_that_of_its_metadata(packages: Path) -> None:
     (packages / "abacus").mkdir()
-    assert LIBRARY.installed() == "", "another package of this name"
+    assert LIBRARY.installed_version() == "", "another package of this name"
     (packages / "abacus_base_compiler-9.9.9.dist-info").mkdir()
-    assert LIBRARY.installed() == ""
+    assert LIBRARY.installed_version() == ""
     (packages / "abacus_base_runtime-3.13.0.dist-info").mkdir()
     found = engine().facts("abacus")
     assert found is not None
@@ -78,7 +78,7 @@ def test_a_finder_that_refuses_it_hides_it(packages: Path, monkeypatch: pytest.M
     (packages / "abacus").mkdir()
     (packages / "abacus_base_runtime-3.13.0.dist-info").mkdir()
     monkeypatch.setattr(sys, "meta_path", [Refusing(), *sys.meta_path])
-    assert LIBRARY.installed() == ""
+    assert LIBRARY.installed_version() == ""
 
 
 def test_there_is_one_device_with_the_threads_that_the_first_asked_for() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from aotc_runtime.schema.bundle_manifest import Sharding
-from aotc_runtime.schema.shard_layout import mesh_of, misfits, pieces, text, untiled
+from aotc_runtime.schema.shard_layout import mesh_of, misfits, pieces, text, uneven_axis
 
 SIZES = {"data": 2, "model": 2}
 
@@ -53,10 +53,10 @@ def test_what_does_not_fit_is_found() -> None:
         (1, "the axis data of the mesh a second time")
     ]
     assert [*misfits(SIZES, ((), ("modle",)))] == [(1, "no axis modle of the mesh")]
-    assert untiled(SIZES, ((), ("data", "model")), (3, 8)) is None
-    assert untiled(SIZES, ((), ("data", "model")), (3, 6)) == 1
-    assert untiled(SIZES, (("data",),), (0,)) == 0, "nothing is in no pieces"
-    assert untiled(SIZES, (), (3, 5)) is None
+    assert uneven_axis(SIZES, ((), ("data", "model")), (3, 8)) is None
+    assert uneven_axis(SIZES, ((), ("data", "model")), (3, 6)) == 1
+    assert uneven_axis(SIZES, (("data",),), (0,)) == 0, "nothing is in no pieces"
+    assert uneven_axis(SIZES, (), (3, 5)) is None
 
 
 def test_shardings_are_short_for_people() -> None:

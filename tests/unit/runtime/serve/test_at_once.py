@@ -17,7 +17,7 @@ from waiting import SECONDS
 
 from aotc_runtime.base.errors import AotcError
 from aotc_serve.http.http_app import Rest
-from aotc_serve.http.json_inference import FORMS_MOST, prepared
+from aotc_serve.http.json_inference import FORMS_MOST, prepare_call
 from aotc_serve.inference.protocol_tensors import BYTES_WITHIN, Port, from_bytes
 from aotc_serve.inference.request_memory import Claim
 from aotc_serve.inference.server_metrics import Metrics
@@ -125,7 +125,7 @@ def test_a_server_that_ends_or_is_full_answers_nothing_at_once(service: Service)
     service._enter(held)
     refused = rest.at_once(URL, headers, body)
     assert refused.status_code == 503 and json.loads(refused.body)["code"] == "AOTC-E766"
-    service._ended(held)
+    service._on_ended(held)
     long = body + bytes(4096)
     known(service, long)
     assert rest.at_once(URL, headers, long) is None
@@ -151,17 +151,17 @@ def test_same_header_is_checked_once_and_tensors_each_time(repository: Repositor
     headers, body = asked()
     length = int(dict(headers)[b"inference-header-content-length"])
     header, data = memoryview(body)[:length], memoryview(body)[length:]
-    first = prepared(model, header, data, 10_000)
+    first = prepare_call(model, header, data, 10_000)
     assert len(model.forms) == 1
     other = memoryview((X + 1).tobytes() + np.float32(2).tobytes())
-    second = prepared(model, header, other, 10_000)
+    second = prepare_call(model, header, other, 10_000)
     assert [a.tobytes() for a in second.arrays] == [(X + 1).tobytes(), np.float32(2).tobytes()]
     assert (first.outputs, first.id) == (second.outputs, second.id)
     for short, limit, code in ((data[:-1], 10_000, "AOTC-E761"), (data, 8, "AOTC-E763")):
         with refused(code):
-            prepared(model, header, short, limit)
+            prepare_call(model, header, short, limit)
     for number in range(3 * FORMS_MOST):
-        prepared(model, memoryview(bytes(header) + b" " * number), data, 10_000)
+        prepare_call(model, memoryview(bytes(header) + b" " * number), data, 10_000)
     assert len(model.forms) <= FORMS_MOST
 
 
@@ -306,9 +306,9 @@ def test_model_is_barred_for_multiples_of_its_time(monkeypatch: pytest.MonkeyPat
     quick = Quick()
     for kind in (KIND, ("other", "", 100)):
         quick.took(kind, 0.0)
-    quick.held("m", HELD_SECONDS)
+    quick.note_held("m", HELD_SECONDS)
     assert quick.holds(KIND)
-    quick.held("m", 1.0)
+    quick.note_held("m", 1.0)
     assert not quick.holds(KIND) and quick.holds(("other", "", 100))
     now += BARRED_TIMES - 1
     assert not quick.holds(KIND)

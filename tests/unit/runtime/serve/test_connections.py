@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from waiting import SECONDS, until
 
 from aotc_serve.http.http_app import _while_connected
-from aotc_serve.http.http_connections import AT_ONCE_BYTES_MAX, _Transport, bounded
+from aotc_serve.http.http_connections import AT_ONCE_BYTES_MAX, _Transport, bounded_protocol
 from aotc_serve.inference.request_memory import Memory
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
@@ -38,7 +38,7 @@ def listening(
     app: ASGIApp = application, sockets: list[socket.socket] | None = None
 ) -> Iterator[int]:
     """The port of a server whose answers say where they were made."""
-    protocol = bounded(Limits(), Metrics(), Memory(2**30), at_once)
+    protocol = bounded_protocol(Limits(), Metrics(), Memory(2**30), at_once)
     config = uvicorn.Config(app, port=0, http=protocol, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=(sockets,))

@@ -12,7 +12,7 @@ from replacing import Versions
 
 import aotc_runtime
 from aotc_runtime import AotcError
-from aotc_serve.ray.pinned_deployment import Arguments, arguments_of, pinned
+from aotc_serve.ray.pinned_deployment import Arguments, arguments_of, pin
 from aotc_serve.service.bundle_repository import Repository
 from tests.conftest import Bundle
 
@@ -49,7 +49,7 @@ def test_file_pins_verified_digest(digits_bundle: Bundle, monkeypatch: pytest.Mo
     bundle, policy = digits_bundle
     monkeypatch.chdir(bundle.parent)
     given = {"bundle": bundle.name, "trust": os.path.relpath(policy), "max_delay": "2"}
-    what = pinned(arguments_of(given))
+    what = pin(arguments_of(given))
     assert what.reference == str(bundle) and what.delay == 0.002
     assert what.settings.digest == aotc_runtime.verify(bundle, trust=policy).root_digest
     # Keys and rules, and no file that another node may not have.
@@ -60,7 +60,7 @@ def test_rejected_bundle_is_not_deployed(digits_bundle: Bundle, tmp_path: Path) 
     versions = Versions(digits_bundle[0], tmp_path)
     given = {"bundle": str(digits_bundle[0]), "trust": str(versions.trust)}
     with pytest.raises(AotcError, match="AOTC-E30"):
-        pinned(arguments_of(given))
+        pin(arguments_of(given))
 
 
 def load(place: Path, what: Any) -> list[str]:
@@ -81,7 +81,7 @@ def test_only_the_pinned_bundle_is_served(digits_bundle: Bundle, tmp_path: Path)
     versions = Versions(digits_bundle[0], tmp_path)
     place = tmp_path / "digits.aotb"
     versions.write("1.0.0", place)
-    what = pinned(arguments_of({"bundle": str(place), "trust": str(versions.trust)}))
+    what = pin(arguments_of({"bundle": str(place), "trust": str(versions.trust)}))
     assert load(place, what) == ["serving"]
     good = place.read_bytes()
     versions.write("1.0.1", place)

@@ -12,7 +12,7 @@ from aotc_runtime.formats.protobuf_wire import WireError, read_varint
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType
 from aotc_serve.grpc import grpc_messages as messages
-from aotc_serve.grpc.grpc_inference import CONTENTS, _typed
+from aotc_serve.grpc.grpc_inference import CONTENTS, _to_array
 from aotc_serve.grpc.grpc_wire import FIELDS_MAX, InferRequest, InputTensor, model_of, read_request
 from aotc_serve.inference.protocol_tensors import BYTES_WITHIN, Port, datatype_of, take_nothing
 
@@ -150,11 +150,11 @@ def test_typed_contents_of_every_type_come_back(dtype: DType) -> None:
             limits.min, limits.max, 20_000, kind, endpoint=True
         )
         values = np.concatenate((some, np.array([limits.min, limits.max, 0, 1], kind)))
-    found = _typed(port(dtype), tensor_of(dtype, values.tolist()), take_nothing)
+    found = _to_array(port(dtype), tensor_of(dtype, values.tolist()), take_nothing)
     assert found.dtype is kind and found.tobytes() == values.tobytes()
     if kind.kind != "f":
         few = [0, 1, 1, 0]
-        alone = _typed(port(dtype), tensor_of(dtype, few, packed=False), take_nothing)
+        alone = _to_array(port(dtype), tensor_of(dtype, few, packed=False), take_nothing)
         assert alone.tolist() == np.array(few, kind).tolist()
 
 
@@ -182,7 +182,7 @@ def contents(field: int, data: bytes, count: int) -> InputTensor:
 )
 def test_typed_contents_must_fit(dtype: DType, field: int, data: bytes, count: int) -> None:
     with refused("AOTC-E761"):
-        _typed(port(dtype), contents(field, data, count), take_nothing)
+        _to_array(port(dtype), contents(field, data, count), take_nothing)
 
 
 def test_a_number_of_more_than_64_bits_is_rejected() -> None:

@@ -10,7 +10,7 @@ from served import Served, serving
 
 import aotc_runtime
 from aotc_runtime import LoadedBundle
-from aotc_serve.batching.request_batching import Chooser, Plan, Sized, joined, plan_of, taken_apart
+from aotc_serve.batching.request_batching import Chooser, Plan, Sized, join_inputs, plan_of, split
 from aotc_serve.inference.served_models import Model, models_of
 from tests.conftest import Bundle
 
@@ -93,10 +93,10 @@ def test_other_lengths_come_apart(loaded: LoadedBundle, name: str, lengths: list
     if len(lengths) == 5:
         # With a length that no profile has a row for, and more rows than one call has.
         requests = [[RANDOM.random((4, length, 4), np.float32)] for length in lengths]
-    known = [each for each in map(chooser.sized, requests) if each is not None]
-    arrays, masks = joined(model, plan, list(zip(known, requests, strict=True)))
+    known = [each for each in map(chooser.measure, requests) if each is not None]
+    arrays, masks = join_inputs(model, plan, list(zip(known, requests, strict=True)))
     whole = model.call(arrays, masks)
-    for request, part in zip(requests, taken_apart(model, plan, whole.result, known), strict=True):
+    for request, part in zip(requests, split(model, plan, whole.result, known), strict=True):
         for got, wanted in zip(part, model.call(request).result, strict=True):
             assert got.shape == wanted.shape and not got.flags.writeable
             np.testing.assert_allclose(got, wanted, rtol=1e-6)
@@ -116,15 +116,15 @@ def test_what_was_joined_comes_apart(loaded: LoadedBundle) -> None:
     model, plan = planned(loaded, "rows")
     chooser = Chooser(model, plan)
     requests = [[RANDOM.random((size, 4), np.float32) for _ in range(2)] for size in (3, 1, 9, 3)]
-    sized = [chooser.sized(request) for request in requests]
+    sized = [chooser.measure(request) for request in requests]
     assert sized == [Sized(size, (), ()) for size in (3, 1, 9, 3)]
-    assert chooser.sized([requests[0][0], requests[1][1]]) is None
+    assert chooser.measure([requests[0][0], requests[1][1]]) is None
     known = [each for each in sized if each is not None]
-    arrays, masks = joined(model, plan, list(zip(known, requests, strict=True)))
+    arrays, masks = join_inputs(model, plan, list(zip(known, requests, strict=True)))
     assert masks is None
     whole = model.call(arrays)
     assert whole.executable == "rows[batch=16]"
-    for request, part in zip(requests, taken_apart(model, plan, whole.result, known), strict=True):
+    for request, part in zip(requests, split(model, plan, whole.result, known), strict=True):
         alone = model.call(request).result
         assert [each.tobytes() for each in part] == [each.tobytes() for each in alone]
 

@@ -55,8 +55,8 @@ def test_shapes_seen_are_those_of_profiles_and_all_others_the_most_frequent_firs
         Exact((("batch", 9),), "f[batch=9]", CallCounter()),
     ]
     metrics = CallMetrics(exact)
-    metrics.seen((("batch", 3),))
-    metrics.seen((("batch", 3),))
+    metrics.count_sizes((("batch", 3),))
+    metrics.count_sizes((("batch", 3),))
     exact[0].counter.observe(1)
     assert metrics.report()["shapes"] == [
         {"sizes": {"batch": 3}, "count": 2},
@@ -68,7 +68,7 @@ def test_rare_shapes_are_forgotten_and_counted_as_dropped() -> None:
     metrics = CallMetrics([])
     frequent = [(("n", size),) for size in range(5)]
     for sizes in (*frequent * 5, *((("n", 5 + size),) for size in range(3 * SHAPES_MAX))):
-        metrics.seen(sizes)
+        metrics.count_sizes(sizes)
     report = metrics.report()
     assert len(report["shapes"]) == SHAPES_MAX
     assert [each["count"] for each in report["shapes"][:6]] == [5] * 5 + [1]

@@ -42,7 +42,7 @@ def test_a_claimed_array_is_nobody_elses_until_it_is_given_back(array: DeviceArr
 def test_what_is_deleted_on_the_device_is_never_given_back(array: DeviceArray) -> None:
     array.claim("a call")
     array.delete()
-    assert array.claimed().is_deleted()
+    assert array.take_buffer().is_deleted()
     array.delete()
     array.give_back()
     with refused("AOTC-E631"):
@@ -53,12 +53,12 @@ def test_the_buffer_under_a_view_is_never_the_one_that_a_call_donates(array: Dev
     buffer = array.buffer()
     view, value = np.from_dlpack(array), np.asarray(array)
     array.claim("a call")
-    copy = array.claimed()
-    assert copy is not buffer and array.claimed() is copy
+    copy = array.take_buffer()
+    assert copy is not buffer and array.take_buffer() is copy
     array.give_back()
     assert array.buffer() is copy
     array.claim("another call")
-    assert array.claimed() is copy, "a buffer without views is not copied"
+    assert array.take_buffer() is copy, "a buffer without views is not copied"
     array.delete()
     assert copy.is_deleted() and not buffer.is_deleted()
     np.testing.assert_array_equal(view, value)
@@ -72,7 +72,7 @@ def test_an_array_that_is_used_up_lets_go_of_what_its_views_show(array: DeviceAr
     array.give_back()
     with pytest.raises(ShapeError) as refused:
         array.buffer()
-    assert refused.value.code == "AOTC-E631" and array.claimed() is None
+    assert refused.value.code == "AOTC-E631" and array.take_buffer() is None
     np.testing.assert_array_equal(view, value)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aotc_runtime.engines.engine_registry import detect
-from aotc_runtime.system.cpu_features import _ARM_NAMES, described, processor, processor_here
+from aotc_runtime.system.cpu_features import _ARM_NAMES, describe_machine, processor, processor_here
 from aotc_runtime.system.host_probe import Machine
 
 X86 = """processor\t: 0
@@ -92,7 +92,7 @@ def test_arm_processors_are_named_by_their_numbers(implementer: str, part: str, 
 
 def test_an_engines_word_on_arm_is_replaced_by_the_systems() -> None:
     seen = Machine("aarch64", "neoverse-n1", frozenset({"lse", "rand"}), "cpu", "0.12.0.1", 2)
-    found = described(seen)
+    found = describe_machine(seen)
     assert (found.cpu, found.features) == processor_here("aarch64")
     assert (found.architecture, found.jaxlib, found.devices) == ("aarch64", "0.12.0.1", 2)
 

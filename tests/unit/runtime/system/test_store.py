@@ -170,4 +170,4 @@ def test_only_where_no_page_can_be_mapped_there_are_too_many_files(
 
     monkeypatch.setattr(layout_folder, "_maps_one_page", lambda: has_room)
     with pytest.raises(OSError, match="no map"):
-        layout_folder._mapped(str(tmp_path / "file"), fails, "shown", 3)
+        layout_folder._map_blob(str(tmp_path / "file"), fails, "shown", 3)

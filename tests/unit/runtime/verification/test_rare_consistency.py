@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from aotc_runtime.schema.bundle_manifest import BundleManifest, Evaluation, ProfileRecord, WeightSet
-from aotc_runtime.verification.host_compatibility import wanted_of
+from aotc_runtime.verification.host_compatibility import wanted_facts
 from aotc_runtime.verification.manifest_consistency import check_consistency
-from aotc_runtime.verification.policy_rules import accepted, check_engines
+from aotc_runtime.verification.policy_rules import check_engines, runnable
 from aotc_runtime.verification.rare_consistency import (
     check_assets,
     check_evaluations,
@@ -264,7 +264,7 @@ def test_a_contradiction_about_engines_is_told(which: str) -> None:
 
 
 def test_facts_of_every_engine_are_asked_for() -> None:
-    wanted = wanted_of({"here": read(document())}, None)
+    wanted = wanted_facts({"here": read(document())}, None)
     assert {name: [*known] for name, known in wanted.platforms.items()} == {
         "xla": [],
         "iree": ["iree"],
@@ -273,9 +273,9 @@ def test_facts_of_every_engine_are_asked_for() -> None:
 
 def test_a_policy_accepts_a_target_whose_engines_it_accepts_all_of() -> None:
     manifests = {"here": read(document())}
-    assert [*accepted(manifests, ["xla", "iree"])] == ["here"]
+    assert [*runnable(manifests, ["xla", "iree"])] == ["here"]
     for engines, lacking in ((["xla"], "iree"), (["iree"], "xla"), (["slate"], "xla and iree")):
-        assert not accepted(manifests, engines)
+        assert not runnable(manifests, engines)
         (finding,) = check_engines(manifests, engines, None)
         assert (finding.code, finding.found) == ("AOTC-E322", lacking)
     assert [*check_engines(manifests, ["xla", "iree"], "here")] == []
