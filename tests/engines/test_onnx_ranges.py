@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import onnxruntime
 import pytest
 
 import aotc_runtime
@@ -22,6 +21,8 @@ from tests.conftest import Once
 from tests.e2e.small_programs import build_signed
 from tests.engines.sums import manifests, refused_at_load
 from tests.refusals import error_of
+
+onnxruntime = pytest.importorskip("onnxruntime")
 
 PROGRAM = """
 import jax

@@ -11,7 +11,7 @@ from aotc.base.msgpack_values import unpack
 AT_ONCE = """
 import sys, threading
 import msgspec
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import unpack
 
 sys.setswitchinterval(1e-6)
 for number in range(200):
@@ -42,7 +42,7 @@ def ended(read: str) -> int:
 
 def test_threads_read_a_structure_for_the_first_time_at_once() -> None:
     """The plain way ends a process in about one of 200 times, hence this function."""
-    assert ended("unpacked(data, Outer)") == 0
+    assert ended("unpack(data, Outer)") == 0
     assert any(ended("msgspec.msgpack.decode(data, type=Outer)") < 0 for _ in range(20))
 
 

@@ -10,7 +10,7 @@ SCRIPT = """
 import sys, threading
 from pathlib import Path
 from aotc.base.errors import ParityError
-from aotc.pipeline.children.trial_reference import ended_after
+from aotc.pipeline.children.trial_reference import end_after
 from aotc.check.trial_records import Call, EntryTrials, Trial
 from aotc.check.trial_verdict import endless
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -21,7 +21,7 @@ entry = EntryTrials("f", 0.0, 0.0, trials=(trial,))
 progress = Progress(sys.stdout, Path(sys.argv[1]))
 seconds = float(sys.argv[2])
 refusal = lambda: ParityError(endless(entry, trial, seconds, lambda *keys: ".".join(keys)))
-with ended_after(seconds, refusal, progress):
+with end_after(seconds, refusal, progress):
     threading.Event().wait(float(sys.argv[3]))
 """
 
