@@ -57,8 +57,7 @@ def read_recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | No
 
     Keys are "file" (the inputs), "results" and "expected". Raises CaptureError (AOTC-E831, E840).
     """
-    fixtures = manifest.entry_points[name].fixtures
-    file = {"file": fixtures.file, "results": fixtures.results, "expected": fixtures.expected}[key]
+    file: SourceFile | None = getattr(manifest.entry_points[name].fixtures, key)
     if file is None:
         return None
     where = manifest.where("entry_points", name, "fixtures", key)
