@@ -205,20 +205,15 @@ def remove_abandoned(folder: Path, prefix: str, suffix: str = PART) -> None:
     except OSError:
         return
     for path in found:
-        _remove_if_abandoned(path)
-
-
-def _remove_if_abandoned(path: Path) -> None:
-    # Whatever goes wrong here, the result that is to be written does not depend on it.
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if os.fstat(descriptor).st_uid != os.geteuid():
-                return
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(path)
-        finally:
-            os.close(descriptor)
+        # Whatever goes wrong here, the result that is to be written does not depend on it.
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_uid == os.geteuid():
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(path)
+            finally:
+                os.close(descriptor)
 
 
 def _lock(descriptor: int, name: str) -> bool:

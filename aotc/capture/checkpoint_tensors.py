@@ -152,17 +152,11 @@ def require_wanted(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where:
     require_none([*_differences(tensors, wanted)], where, expected, hint)
 
 
-def require_none(
-    problems: Sequence[str],
-    where: str,
-    expected: str | None = None,
-    hint: str | None = None,
-    cause: str = "",
-) -> None:
+def require_none(problems: Sequence[str], where: str, expected: str, hint: str) -> None:
     """Raise CaptureError (AOTC-E830) for problems of tensors or files, shortened, if any."""
     if problems:
         found = shorten(problems, between="\n")
-        raise refusal("AOTC-E830", where, found, cause=cause, expected=expected, hint=hint)
+        raise refusal("AOTC-E830", where, found, expected=expected, hint=hint)
 
 
 def _differences(tensors: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Inputs that every executable is checked with: recorded ones, or random ones from a seed."""
 
 import io
+import operator
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.capture import jax_trees, random_keys
 from aotc.capture.call_arguments import CallPlan
 from aotc.capture.file_digests import read_source
-from aotc.capture.like_inputs import call, like_value, shapes
+from aotc.capture.like_inputs import like_value, shapes
 from aotc.config.build_manifest import (
     BuildManifest,
     EntryPointSpec,
@@ -56,8 +57,7 @@ def read_recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | No
 
     Keys are "file" (the inputs), "results" and "expected". Raises CaptureError (AOTC-E831, E840).
     """
-    fixtures = manifest.entry_points[name].fixtures
-    file = {"file": fixtures.file, "results": fixtures.results, "expected": fixtures.expected}[key]
+    file: SourceFile | None = getattr(manifest.entry_points[name].fixtures, key)
     if file is None:
         return None
     where = manifest.where("entry_points", name, "fixtures", key)
@@ -112,7 +112,7 @@ def fixture_inputs(
     for path, leaf in all_leaves(plan.inputs).items():
         if isinstance(leaf, InputLike):
             at = ("entry_points", plan.name, "inputs", *path.split("/"))
-            value = like_value(leaf, sizes, manifest, at, evaluate=call)
+            value = like_value(leaf, sizes, manifest, at, evaluate=operator.call)
             traced = like_value(leaf, sizes, manifest, at, evaluate=shapes)
             raise_if(_differing(leaf, value, traced, manifest.where(*at)))
             for inner, array in jax_trees.leaf_paths(value):
@@ -130,7 +130,12 @@ def fixture_inputs(
         elif recorded is not None:
             found[path] = _cut(recorded, path, leaf, sizes, where)
         else:
-            found[path] = _draw(spec, path, leaf, sizes, where)
+            try:
+                found[path] = _draw(spec, path, leaf, sizes, where)
+            except (MemoryError, OverflowError, ValueError) as error:
+                said = f"{path} {leaf.dtype.value}{list(_shape(leaf, sizes))}: {error}"
+                cause = "random-input-cannot-be-generated"
+                raise refusal("AOTC-E831", where("seed"), said, cause=cause) from error
     expected = f"one of: {', '.join(found)}"
     for path in sorted(spec.ranges.keys() - found.keys()):
         cause = "range-for-an-unknown-input"
@@ -383,31 +388,20 @@ def _cut(
     return np.ascontiguousarray(array).reshape(_shape(leaf, sizes))
 
 
-def _draw(
-    spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
-) -> Array:
-    """Return random values for an input; raises CaptureError (AOTC-E831) where numpy has none."""
-    try:
-        return _draw_leaf(spec, path, leaf, sizes, where)
-    except (MemoryError, OverflowError, ValueError) as error:
-        found = f"{path} {leaf.dtype.value}{list(_shape(leaf, sizes))}: {error}"
-        cause = "random-input-cannot-be-generated"
-        raise refusal("AOTC-E831", where("seed"), found, cause=cause) from error
-
-
 def _require_range(spec: FixtureSpec, path: str, dtype: Any, where: Where, cause: str) -> None:
     if path not in spec.ranges:
         hint = f'add `ranges = {{ "{path}" = [lowest, highest] }}`'
         raise refusal("AOTC-E831", where("ranges"), f"{path} {dtype.name}", cause=cause, hint=hint)
 
 
-def _draw_leaf(
+def _draw(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
     """Return random values of a leaf's dtype.
 
     Floats are from a normal distribution, or uniform in a range; integers are uniform in their
-    range; random keys are any bits, all of which are valid.
+    range; random keys are any bits, all of which are valid. Raises what numpy raises where it has
+    none, and CaptureError (AOTC-E831).
     """
     shape = _shape(leaf, sizes)
     generator = np.random.default_rng([spec.seed, zlib.crc32(path.encode())])

@@ -26,18 +26,6 @@ from aotc.capture import project_files, user_exceptions
 from aotc.compile.mlir import mlir_context
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredParts:
-    """Parts that the public `jax.stages.Lowered` does not have.
-
-    `constants` are the values of leading arguments that were closed over. `kept` are arguments that
-    the module takes, counted over constants, then flat arguments; jax drops unused ones.
-    """
-
-    constants: tuple[np.ndarray[Any, Any], ...]
-    kept: tuple[int, ...]
-
-
 @contextmanager
 def _private(name: str) -> Iterator[None]:
     """Raise CompileError (AOTC-E910) where a private name is missing in the block, or another."""
@@ -48,13 +36,16 @@ def _private(name: str) -> Iterator[None]:
         raise refusal("AOTC-E910", f"jax {jax.__version__}", found, expected=expected) from error
 
 
-def lowered_parts(lowered: Any) -> LoweredParts:
-    """Read closed-over constants and kept arguments from a `jax.stages.Lowered`."""
+def lowered_parts(lowered: Any) -> tuple[tuple[np.ndarray[Any, Any], ...], tuple[int, ...]]:
+    """Return what the public `jax.stages.Lowered` does not have: constants, and kept arguments.
+
+    Constants are the values of leading arguments that were closed over. Kept are arguments that the
+    module takes, counted over constants, then flat arguments; jax drops unused ones.
+    """
     with _private("Lowered._lowering.{const_args, compile_args}"):
         lowering = lowered._lowering
         constants = tuple(np.asarray(value) for value in lowering.const_args)
-        kept = tuple(sorted(lowering.compile_args["kept_var_idx"]))
-    return LoweredParts(constants=constants, kept=kept)
+        return constants, tuple(sorted(lowering.compile_args["kept_var_idx"]))
 
 
 def serialize_portable(module: Any, version: str) -> bytes:

@@ -26,8 +26,9 @@ def like_value(
 ) -> Any:
     """Return the result of a `like` input's function: a pytree of arrays and Python numbers.
 
-    `evaluate` is `shapes` for the structure alone, `call` for the values; `at` is the key path of
-    the input. Raises CaptureError for a function that is not found, fails or returns other values.
+    `evaluate` is `shapes` for the structure alone, `operator.call` for the values; `at` is the key
+    path of the input. Raises CaptureError for a function that is not found, fails or returns other
+    values.
     """
     where = manifest.where(*at)
     function = import_program.resolve(spec.function, manifest.root, where)
@@ -84,11 +85,6 @@ def _what_it_takes(
     return (
         f"state what it takes: arguments = {{ {sizes} }}; a text is a dimension, passed as its size"
     )
-
-
-def call(function: Callable[[], Any]) -> Any:
-    """Call a function for its values, where `shapes` would give their avals only."""
-    return function()
 
 
 def shapes(function: Callable[[], Any]) -> Any:

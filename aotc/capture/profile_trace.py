@@ -180,16 +180,16 @@ def trace_profile(
     )
     lowered = _lower(traced, platforms, where, root)
     # Closed-over arrays and unused arguments depend on the jaxpr alone, not on the platform.
-    parts = jax_private.lowered_parts(next(iter(lowered.values())))
-    names = [*map(closure_name, parts.constants)]
+    constants, kept = jax_private.lowered_parts(next(iter(lowered.values())))
+    names = [*map(closure_name, constants)]
     return TracedProfile(
         sizes=sizes,
         call=call,
         outputs=outputs,
         weak_types=tuple(aval.weak_type for aval in traced.jaxpr.out_avals),
         lowered=lowered,
-        arguments=tuple(argument_at(index, names, call) for index in parts.kept),
-        lifted=dict(zip(names, parts.constants, strict=True)),
+        arguments=tuple(argument_at(index, names, call) for index in kept),
+        lifted=dict(zip(names, constants, strict=True)),
         control_flow=line_coverage.control_flow(traced.jaxpr.jaxpr),
         calls=trace_refusals.custom_calls(traced.jaxpr, root),
         traced=traced,

@@ -108,22 +108,20 @@ def hint(error: BaseException, otherwise: str) -> str:
     return otherwise
 
 
-def user_traceback(error: BaseException) -> str:
-    """Return the traceback with its causes, without the frames of aotc and jax."""
-    report = traceback.TracebackException.from_exception(error)
+def show_cause(refused: AotcError) -> None:
+    """Print the user's own traceback behind a refusal to stderr, if there is one.
+
+    It has the causes, without the frames of aotc and jax.
+    """
+    if refused.__cause__ is None or isinstance(refused.__cause__, AotcError):
+        return
+    report = traceback.TracebackException.from_exception(refused.__cause__)
     for part in _chain(report):
         kept = [frame for frame in part.stack if is_users(frame.filename)]
         part.stack = traceback.StackSummary.from_list(kept)
         notes: list[str] = getattr(part, "__notes__", None) or []
         part.__notes__ = [note for note in notes if _JAX_SAYS_SO not in note]
-    return "".join(report.format())
-
-
-def show_cause(refused: AotcError) -> None:
-    """Print the user's own traceback behind a refusal to stderr, if there is one."""
-    cause = refused.__cause__
-    if cause is not None and not isinstance(cause, AotcError):
-        warn(*user_traceback(cause).splitlines())
+    warn(*"".join(report.format()).splitlines())
 
 
 @cache

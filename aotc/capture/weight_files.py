@@ -34,23 +34,13 @@ _NPZ_READERS = {
 
 
 class WeightsFile:
-    """A file of weights that a build manifest names, and its name in messages (`where`)."""
+    """A file of weights as a build manifest names it (`source`), and its location in messages."""
 
     def __init__(self, source: SourceFile, where: str) -> None:
-        self._source, self._where = source, where
+        self.source, self.where = source, where
         self._file = open_regular(source.path)
         self._state = state_of_open(self._file)
         self._digest = ""
-
-    @property
-    def source(self) -> SourceFile:
-        """The file as the manifest names it."""
-        return self._source
-
-    @property
-    def where(self) -> str:
-        """The location for messages."""
-        return self._where
 
     @property
     def size(self) -> int:

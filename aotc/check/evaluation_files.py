@@ -146,10 +146,6 @@ def _results_folder(folder: Path, target: str, entry_point: str) -> Path:
     return folder / f"evaluated.{target}.{entry_point}"
 
 
-def _result_file(path: Path) -> ValueFile[tuple[Leaf, Leaf]]:
-    return ValueFile(path, tuple[Leaf, Leaf])
-
-
 def write_results(
     folder: Path, target: str, entry_point: str, results: Iterator[tuple[Array, Array]]
 ) -> None:
@@ -157,13 +153,14 @@ def write_results(
     own = _results_folder(folder, target, entry_point)
     own.mkdir()
     for number, (output, labels) in enumerate(results):
-        _result_file(own / f"{number:06}.msgpack").write((leaf_of(output), leaf_of(labels)))
+        file = ValueFile(own / f"{number:06}.msgpack", tuple[Leaf, Leaf])
+        file.write((leaf_of(output), leaf_of(labels)))
 
 
 def read_results(folder: Path, target: str, entry_point: str) -> Iterator[tuple[Array, Array]]:
     """Yield what `write_results` wrote."""
     for path in sorted(_results_folder(folder, target, entry_point).iterdir()):
-        output, labels = _result_file(path).read()
+        output, labels = ValueFile(path, tuple[Leaf, Leaf]).read()
         yield array_of(output), array_of(labels)
 
 

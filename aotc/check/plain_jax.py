@@ -152,14 +152,15 @@ class Function:
         self._otherwise: Any = None
         self._rounds = False
 
-    def begin(self) -> None:
-        """Trace it, and have it compiled while others run."""
+    def begin(self) -> Future[Any]:
+        """Trace it, and have it compiled while others run; return what that is going to make."""
         if self._compiled is None:
             lowered = self._lower(self._called)
             self._rounds = bool(
                 operations_named(lowered.compiler_ir("stablehlo"), rounding_steps.ROUNDING)
             )
             self._compiled = self._compiling.submit(lowered.compile)
+        return self._compiled
 
     def _lower(self, function: Callable[[Mapping[str, Any]], Any]) -> Any:
         values = self._abstract()
@@ -204,11 +205,9 @@ class Function:
 
     def __call__(self, arguments: Mapping[str, Any]) -> Result:
         """Call the function with the result of `arguments`."""
-        self.begin()
-        assert self._compiled is not None, "it has begun"
-        values = {**self._weights, **arguments}
+        compiled, values = self.begin(), {**self._weights, **arguments}
         try:
-            value = self._compiled.result()(values)
+            value = compiled.result()(values)
         except TypeError:
             if self._is_changed:
                 raise
@@ -218,9 +217,7 @@ class Function:
 
     def flops(self) -> int:
         """Floating-point operations of a call, as XLA counts them; of a loop those of one turn."""
-        self.begin()
-        assert self._compiled is not None, "it has begun"
-        counted = self._compiled.result().cost_analysis() or {}
+        counted = self.begin().result().cost_analysis() or {}
         return max(0, int(counted.get("flops", 0)))
 
     def rebuild_result(self, arrays: Mapping[str, Array]) -> Result:

@@ -16,6 +16,7 @@ from aotc.base.stages import CapturedEntryPoint
 from aotc.check import trial_inputs, trial_run
 from aotc.check.trial_records import FIXTURE, Array, Call, EntryTrials, Sizes, Trial
 from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, InputLeaf, at_once
+from aotc.config.dimension_specs import thin
 from aotc_runtime.schema.bundle_manifest import Dimension, DType, Split, TensorSpec
 from aotc_runtime.schema.manifest_labels import executable_key
 from aotc_runtime.schema.size_expressions import Relation, parse_expression, parse_relation
@@ -99,7 +100,7 @@ class _Planner(Struct, frozen=True):
         each = int(POINTS_MAX ** (1 / max(1, len(ranges))))
         points = [
             {**sizes, **dict(zip(ranges, point, strict=True))}
-            for point in product(*(_thin(values, each) for values in ranges.values()))
+            for point in product(*(thin(values, each) for values in ranges.values()))
         ]
         allowed = [p for p in points if all(relation.holds(p) for relation in self.relations)]
         return sorted(allowed, key=lambda p: (prod(p.values()), tuple(p.values())))
@@ -110,7 +111,7 @@ class _Planner(Struct, frozen=True):
         for profile in self.profiles:
             alone = {name: self.below(profile, (name,)) for name in self.pads}
             for name, points in alone.items():
-                chosen = _ends_and_middle(points)
+                chosen = thin(points, 3)
                 for sizes in chosen[:: len(chosen) - 1 or 1] if is_many else chosen:
                     samples = EVERY if sizes == chosen[0] else (*HALVES, *self.rows)
                     yield from self._plan_trials((name,), sizes, profile, samples)
@@ -119,7 +120,7 @@ class _Planner(Struct, frozen=True):
                 points = self.below(profile, together)
                 # Where a relation ties sizes together, no call is padded in one of them alone.
                 is_tied = any(not alone[name] for name in together)
-                for sizes in _ends_and_middle(points) if is_tied else points[:1]:
+                for sizes in thin(points, 3) if is_tied else points[:1]:
                     samples = EVERY if is_tied and sizes == points[0] else (*HALVES, *self.rows)
                     yield from self._plan_trials(together, sizes, profile, samples)
 
@@ -224,13 +225,6 @@ class _Planner(Struct, frozen=True):
                     yield Trial(call, (name,), (profile,), trial_run.DECLARED, beside=smallest)
 
 
-def _thin(values: range, most: int) -> list[int]:
-    """Return at most `most` of these values, evenly spaced, with the first and the last."""
-    if len(values) <= most:
-        return list(values)
-    return sorted({values[(len(values) - 1) * index // (most - 1)] for index in range(most)})
-
-
 def plan_trials(
     captured: CapturedEntryPoint,
     spec: EntryPointSpec,
@@ -332,9 +326,3 @@ def trial_leaves(
         for tensor in inputs
         for path in [tensor.path]
     ]
-
-
-def _ends_and_middle(points: Sequence[Sizes]) -> list[Sizes]:
-    """Return the first, one in the middle, the last."""
-    last = len(points) - 1
-    return [points[index] for index in sorted({0, last // 2, last})] if points else []

@@ -173,12 +173,7 @@ def tried_file(folder: Path) -> ValueFile[Tried]:
 def count_trials(folder: Path) -> int:
     """Return how many different trials are planned: targets have most of them in common."""
     entries = [entry for each in plan_file(folder).read({}).values() for entry in each]
-    return len({trial_key(trial) for entry in entries for trial in entry.trials})
-
-
-def trial_key(trial: Trial) -> bytes:
-    """Return what a trial and the same one of another target have in common."""
-    return msgspec.msgpack.encode(trial)
+    return len({msgspec.msgpack.encode(trial) for entry in entries for trial in entry.trials})
 
 
 def call_file(folder: Path, call: Call) -> Path:

@@ -128,7 +128,8 @@ def _leak(entry: EntryTrials, failed: Sequence[Outcome], count: int, what: str, 
         asked += f", its inputs {NAMES.get(inputs, inputs)}"
     if trial.fill:
         done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_fill_text(trial.fill)}"
-        done += _numbers(trial.filled)
+        if shown := [f"{path} = {number}" for path, number in trial.filled.items()]:
+            done += f" ({shorten(shown, 4)})"
     else:
         counts = Counter(map(sizes_text, trial.profiles)).items()
         parts = " and ".join(text if n == 1 else f"{n} times {text}" for text, n in counts)
@@ -217,11 +218,6 @@ def _fill_text(fill: str) -> str:
     return {DECLARED: "what is declared", "nan": "NaN", "inf": "infinity", "ones": "ones"}.get(
         fill, f"the {fill} numbers"
     )
-
-
-def _numbers(filled: Mapping[str, str]) -> str:
-    shown = [f"{path} = {number}" for path, number in filled.items()]
-    return f" ({shorten(shown, 4)})" if shown else ""
 
 
 def judge(

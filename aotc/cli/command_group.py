@@ -41,18 +41,14 @@ class SectionedGroup(click.Group):
         return list(self.commands)  # in the registry's order, and not by the alphabet
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections of commands before the options."""
-        self.format_commands(ctx, formatter)
-        click.Command.format_options(self, ctx, formatter)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each section with its commands."""
+        """Write each section with its commands, then the options."""
         indent = max(map(len, self.commands))
         for title, names in COMMANDS.sections().items():
             with formatter.section(title):
                 formatter.write_dl(
                     [(n.ljust(indent), COMMANDS[n].get_short_help_str(UNCUT)) for n in names]
                 )
+        click.Command.format_options(self, ctx, formatter)
 
 
 COMMANDS = Commands()

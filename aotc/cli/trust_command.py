@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import FILE, HELP_OPTION, Output, command, report_findings
+from aotc.cli.command_output import FILE, HELP_OPTION, Output, command
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP
 from aotc_runtime.base.rendering import say
 
@@ -281,7 +281,5 @@ def check(out: Output, policy: Path, bundle: Path | None, within: int) -> int:
     from aotc.bundle.trust.trust_state import check_policy
 
     checked = check_policy(policy, bundle, within)
-    if checked.findings:
-        return report_findings(out, checked.findings, checked.exit_code, **checked.document)
-    out.result({**checked.document, "findings": []}, lambda: say(*checked.lines))
-    return 0
+    lines = () if checked.findings else checked.lines
+    return out.verdict(checked.document, lines, checked.findings, checked.exit_code)

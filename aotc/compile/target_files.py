@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import tomlkit
 from msgspec.structs import replace
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import ConfigDict, create_model
 
 from aotc.base.errors import BuildManifestError, raise_if, refusal
 from aotc.compile.compiler_registry import kind_of, platforms
@@ -135,13 +135,9 @@ def _parse(document: toml.Document) -> TargetModel:
     if platform is None:
         return toml.parse(document, CpuModel)
     if not isinstance(platform, str) or platform not in platforms():
-        toml.parse(document, _any_platform())
+        # A model that only requires a known platform.
+        fields: dict[str, Any] = {"platform": (Literal[*platforms()], ...)}
+        config = ConfigDict(extra="ignore", frozen=True, strict=True)
+        toml.parse(document, create_model("AnyPlatform", __config__=config, **fields))
     model: type[TargetModel] = kind_of(str(platform)).model
     return toml.parse(document, model)
-
-
-def _any_platform() -> type[BaseModel]:
-    """Return a model that only requires a known platform."""
-    fields: dict[str, Any] = {"platform": (Literal[*platforms()], ...)}
-    config = ConfigDict(extra="ignore", frozen=True, strict=True)
-    return create_model("AnyPlatform", __config__=config, **fields)

@@ -182,14 +182,20 @@ def _generate_sizes(rule: Rule, accepted: Dimension) -> Iterator[int]:
         return
     if rule == RANGE:
         every = range(accepted.smallest, accepted.largest + 1, accepted.multiple_of)
-        most = min(len(every), COMPARED) - 1
-        yield from (every[(len(every) - 1) * place // max(1, most)] for place in range(most + 1))
+        yield from thin(every, COMPARED)
         return
     size = accepted.multiple_of
     while size <= accepted.maximum:
         if size in accepted:
             yield size
         size *= 2
+
+
+def thin[T](values: Sequence[T], most: int) -> Sequence[T]:
+    """Return at most `most` of these values, evenly spaced, with the first and the last."""
+    if len(values) <= most:
+        return values
+    return [values[(len(values) - 1) * index // (most - 1)] for index in range(most)]
 
 
 def grid(

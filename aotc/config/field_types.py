@@ -186,12 +186,8 @@ Distinct = BeforeValidator(_distinct)
 """An array with each value once."""
 
 
-def by_name[V](values: Mapping[str, V]) -> Mapping[str, V]:
-    """Sort a table whose order means nothing."""
-    return dict(sorted(values.items()))
-
-
-ByName = AfterValidator(by_name)
+ByName = AfterValidator(lambda values: dict(sorted(values.items())))
+"""Sorts a table whose order means nothing."""
 
 
 def at_least_one(expected: str, hint: str) -> AfterValidator:

@@ -240,9 +240,6 @@ def _relation(text: str) -> str:
     return normalized
 
 
-_FILE_KEYS = ("signature", "weights")
-
-
 @dataclass(frozen=True, slots=True)
 class EntryPointSpec(Section):
     """`[entry_points.NAME]`: a pure function to compile, or a model in a file.
@@ -305,7 +302,7 @@ class EntryPointSpec(Section):
                 expected="function, source",
             )
         beside = "source" if "source" in keys else "function"
-        others = ("function", "static") if "source" in keys else _FILE_KEYS
+        others = ("function", "static") if "source" in keys else ("signature", "weights")
         for key in others:
             if key in keys:
                 yield Problem(

@@ -15,6 +15,7 @@ from functools import partial
 from aotc.base.errors import CaptureError, EngineFailedError, raise_if
 from aotc.base.evidence import EngineChoice
 from aotc.base.stages import ByTarget, CapturedEntryPoint, CapturedProgram, CompileJob, Executable
+from aotc.base.temporary_files import remove_folder
 from aotc.bundle.read.call_memory import over_limit
 from aotc.bundle.write.bundle_writer import TargetParts
 from aotc.check import gates
@@ -30,7 +31,7 @@ from aotc.pipeline.build_plan import EngineFallback, Wanted, compile_jobs, first
 from aotc.pipeline.cached_backend import CachedBackend, backends_for
 from aotc.pipeline.cached_tasks import Kind, Tasks, open_tasks
 from aotc.pipeline.evaluation import Evaluated, evaluate, over_limits, specs_of
-from aotc.pipeline.parity_check import ParityCheck
+from aotc.pipeline.parity_check import BUNDLE, ParityCheck
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.target_assembly import AssembledTarget, Assembler, proven
 from aotc.pipeline.task_pool import Failures, Workers
@@ -134,8 +135,6 @@ class Compiled:
 class CompileQueue:
     """The compile jobs that were begun, none of them twice. Threads may share it."""
 
-    _targets: Sequence[Target]
-    _wanted: Wanted
     _backends: Mapping[str, Backend]
     _workers: Workers
     _begun: dict[tuple[str, ExecutableKey], Future[Executable]] = field(default_factory=dict)
@@ -148,10 +147,6 @@ class CompileQueue:
     def forget(self, target: str) -> None:
         """Leave out what was begun for a target, so that it can begin for another engine."""
         self._begun = {place: job for place, job in self._begun.items() if place[0] != target}
-
-    def begin_entry_point(self, entry_point: CapturedEntryPoint) -> None:
-        """Begin its executables, while others are still being captured."""
-        self.begin(compile_jobs([entry_point], self._targets, self._wanted))
 
     def begin(self, jobs: ByTarget[CompileJob]) -> list[Future[Executable]]:
         """Begin those jobs that have not been begun; the futures of all of them."""
@@ -209,16 +204,20 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     """
     request = run.request
     source = source_of(run)
-    queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
-    # What a tuning file says of an executable needs the whole program; otherwise each entry point
-    # is compiled as soon as it is captured.
-    waits = isinstance(request.tuning, Recorded)
+    queue = CompileQueue(run.compilers, run.compile_workers)
+
+    def begin(captured: CapturedEntryPoint) -> None:
+        # What a tuning file says of an executable needs the whole program; otherwise each entry
+        # point is compiled as soon as it is captured.
+        if not isinstance(request.tuning, Recorded):
+            queue.begin(compile_jobs([captured], run.buildable, request.wanted))
+
     with run.stage("capture"), run.failures.collect(lambda: queue.begun):
         program = user_processes.capture(
             source,
             run.tasks,
             run.workers,
-            (lambda captured: None) if waits else queue.begin_entry_point,
+            begin,
             run.on_stage,
             run.on_output,
             run.failures,
@@ -403,7 +402,7 @@ def check(
         assembled = [made[target.name] for target in compiled.whole]
         failures.add(_exceeded_limits(run.request, program, assembled))
         ran = failures.results({target.name: begun[target.name] for target in compiled.whole})
-        parity.remove_bundle()
+        remove_folder(run.scratch.folder / BUNDLE)
     failures.raise_collected()
     found: dict[str, Evaluated] = {}
     if specs_of(manifest):
@@ -447,7 +446,7 @@ def _compile_by(
 ) -> Compiled:
     """Compile a target by the first of these engines that compiles it, after one that failed."""
     name, wanted = failed.target, run.request.wanted
-    queue = CompileQueue(engines[:1], wanted, run.compilers, run.compile_workers)
+    queue = CompileQueue(run.compilers, run.compile_workers)
     entry_points = program.entry_points.values()
     queue.begin(compile_jobs(entry_points, engines[:1], wanted))
     target, fallbacks = _settle(run, queue, program, engines)

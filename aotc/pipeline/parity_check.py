@@ -196,10 +196,6 @@ class ParityCheck:
                 keeping(ran)
         return ran
 
-    def remove_bundle(self) -> None:
-        """Remove the temporary bundle, which nothing reads any more."""
-        remove_folder(self._scratch.folder / BUNDLE)
-
     def parts_of(self, part: TargetParts) -> dict[str, str]:
         """Return cache key components: all that the results of a target's executables depend on."""
         return {

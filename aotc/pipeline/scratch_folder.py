@@ -147,15 +147,9 @@ class Scratch:
         folder = self.folder / f"originals.{name}"
         return sorted(folder.iterdir()) if folder.exists() else []
 
-    def write_weights(self, name: str, shards: Iterable[Iterable[Chunk]]) -> None:
-        """Write the files of a weights set, each in chunks, and take their digests meanwhile."""
-        self._write_shards(self.folder / f"weights.{name}", shards)
-
-    def write_originals(self, name: str, shards: Iterable[Iterable[Chunk]]) -> None:
-        """Write the weights that `originals` lists."""
-        self._write_shards(self.folder / f"originals.{name}", shards)
-
-    def _write_shards(self, folder: Path, shards: Iterable[Iterable[Chunk]]) -> None:
+    def write_shards(self, kind: str, name: str, shards: Iterable[Iterable[Chunk]]) -> None:
+        """Write a set's "weights" or "originals", each file in chunks, and take their digests."""
+        folder = self.folder / f"{kind}.{name}"
         folder.mkdir()
 
         def write(numbered: tuple[int, Iterable[Chunk]]) -> None:

@@ -71,7 +71,14 @@ class Assembler:
     ) -> None:
         self._manifest, self._program, self._scratch = manifest, program, scratch
         self._built_with = built_with
-        self._weights, self._assets = _weight_blobs(program, scratch), assets
+        self._assets = assets
+        self._weights = {
+            name: tuple(
+                Blob(pass_file(path), oci_layout.WEIGHTS_TYPE, path, digest_of(path))
+                for path in scratch.weights(name)
+            )
+            for name in sorted(program.weights)
+        }
         weights = {blob.digest for set_ in self._weights.values() for blob in set_}
         for name, asset in assets.records.items():
             if any(ref.digest in weights for ref in asset.files.values()):
@@ -206,17 +213,6 @@ def proven(
     blobs = [each for each in parts.blobs if each.media_type != oci_layout.EVIDENCE_TYPE]
     manifest = replace(parts.manifest, entry_points=entry_points, evidence=blob.ref())
     return TargetParts(manifest, [*blobs, blob])
-
-
-def _weight_blobs(program: CapturedProgram, scratch: Scratch) -> dict[str, tuple[Blob, ...]]:
-    """Return the safetensors files of every weights set, by the name of the set."""
-    return {
-        name: tuple(
-            Blob(pass_file(path), oci_layout.WEIGHTS_TYPE, path, digest_of(path))
-            for path in scratch.weights(name)
-        )
-        for name in sorted(program.weights)
-    }
 
 
 def _profile(

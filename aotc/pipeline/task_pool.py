@@ -93,16 +93,19 @@ class Workers:
 
 
 class Failures:
-    """The findings of one build; `keep_going` collects them, and skips what needs the results."""
+    """The findings of one build.
+
+    With `keep_going`, they `are_collected`, and what needs the results is skipped.
+    """
 
     def __init__(self, *, keep_going: bool) -> None:
-        self._keep_going = keep_going
+        self.are_collected = keep_going
         self._findings: list[Finding] = []
 
     def wait(self, futures: Iterable[Future[Any]]) -> None:
         """Wait for all to end; raise the first failure at once unless they are collected."""
         every = list(futures)
-        if not self._keep_going:
+        if not self.are_collected:
             wait(every, return_when=FIRST_EXCEPTION)
             for future in every:
                 if future.done() and (error := future.exception()):
@@ -120,7 +123,7 @@ class Failures:
             try:
                 found[key] = future.result()
             except AotcError as error:
-                if not self._keep_going:
+                if not self.are_collected:
                     raise
                 self._findings.extend(error.findings)
         return found
@@ -134,7 +137,7 @@ class Failures:
         try:
             yield
         except AotcError as error:
-            if self._keep_going:
+            if self.are_collected:
                 self._findings.extend(error.findings)
                 self.results(begun())
                 self.raise_collected()
@@ -142,17 +145,9 @@ class Failures:
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Raise them, or keep them for the end."""
-        if not self._keep_going:
+        if not self.are_collected:
             raise_if(findings)
         self._findings.extend(findings)
-
-    @property
-    def are_collected(self) -> bool:
-        """True if the build goes on after a failure."""
-        return self._keep_going
-
-    def __bool__(self) -> bool:
-        return bool(self._findings)
 
     def raise_collected(self) -> None:
         """Raise the collected findings once each, with the family of the first."""

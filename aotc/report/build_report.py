@@ -6,6 +6,7 @@ from typing import Any
 from aotc.pipeline.build import Built
 from aotc.pipeline.cached_tasks import Done
 from aotc.report.inspect_report import manifest_report
+from aotc.report.report_text import copy_report
 from aotc_runtime.base.rendering import say
 
 REASONS_MAX = 8
@@ -48,14 +49,10 @@ def _first_reasons(reasons: Sequence[str]) -> list[str]:
 
 def build_report(built: Built) -> dict[str, Any]:
     """Return the report of a build: path, digest, times in seconds, and targets."""
-    manifests = built.bundle.manifests
-    first = next(iter(manifests.values()))
+    written = copy_report(built.bundle)
+    del written["targets"]  # which follow with all that they contain
     return {
-        "bundle": str(built.bundle.path),
-        "name": first.name,
-        "version": first.version,
-        "root_digest": built.bundle.root_digest,
-        "size_bytes": built.bundle.size_bytes,
+        **written,
         "signed_by": built.attestation.key_id if built.attestation else None,
         "seconds": built.seconds,
         "compile_seconds": built.compile_seconds,
@@ -63,5 +60,5 @@ def build_report(built: Built) -> dict[str, Any]:
         "diagnostics": {key: list(lines) for key, lines in built.diagnostics.items()},
         "compared_with": built.compared,
         "tasks": [task_report(done) for done in built.tasks],
-        "targets": {name: manifest_report(m) for name, m in manifests.items()},
+        "targets": {name: manifest_report(m) for name, m in built.bundle.manifests.items()},
     }

@@ -64,14 +64,6 @@ def _line(text: str, *, title: str = "", indent: str = "") -> None:
     click.echo(f"{indent}{bold}{printable(text)}")
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int) -> None:
-    """Print a table of named rows; its header is bold."""
-    room = get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
-    named = [[printable(cell) for cell in row] for row in rows]
-    for text, is_header in columns(header, named, room, indent):
-        _line("" if is_header else text, title=text if is_header else "")
-
-
 def _print_targets(targets: dict[str, Any]) -> None:
     for name, target in targets.items():
         requires = target["requires"]
@@ -159,7 +151,7 @@ def _print_entry_point(name: str, entry: dict[str, Any]) -> None:
         _line(f"    {owner} is {structure}")
     if entry["donated"]:
         _line(f"    donates {', '.join(entry['donated'])}")
-    rows = []
+    rows: list[list[str]] = []
     for profile in entry["profiles"]:
         generated = profile["thunks"].get("kernel", 0)
         row = (
@@ -171,8 +163,10 @@ def _print_entry_point(name: str, entry: dict[str, Any]) -> None:
             str(sum(profile["thunks"].values()) - generated),
             *_parity(profile["parity"]),
         )
-        rows.append(row)
-    _table(PROFILE_COLUMNS, rows, indent=4)
+        rows.append([*map(printable, row)])
+    room = get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
+    for text, is_header in columns(PROFILE_COLUMNS, rows, room, indent=4):
+        _line("" if is_header else text, title=text if is_header else "")
     for line in (*shapes_lines(entry), *evidence_lines(entry)):
         _line(f"    {line}")
     served: dict[str, list[str]] = {}

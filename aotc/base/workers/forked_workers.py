@@ -149,11 +149,7 @@ class Zygotes:
         self, folder: Path, working: Path, environment: Mapping[str, str], stderr: IO[bytes]
     ) -> Forked:
         """Fork a process for the job in a folder; arguments as for `Zygote.fork`."""
-        return self._find(environment).fork(folder, working, stderr)
-
-    def begin(self, environment: Mapping[str, str]) -> None:
-        """Start the zygote for jobs with this environment ahead of time."""
-        self._find(environment)
+        return self.begin(environment).fork(folder, working, stderr)
 
     def end(self) -> None:
         """End all zygotes and their forks."""
@@ -171,7 +167,8 @@ class Zygotes:
             zygotes, self._zygotes = [*self._zygotes.values()], {}
         return zygotes
 
-    def _find(self, environment: Mapping[str, str]) -> Zygote:
+    def begin(self, environment: Mapping[str, str]) -> Zygote:
+        """Return the zygote for jobs with this environment; start it if there is none."""
         if self._process != os.getpid():
             # This is a fork of the process that those belong to.
             self.__init__(self._module)  # type: ignore[misc]

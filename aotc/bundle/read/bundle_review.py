@@ -161,14 +161,10 @@ def _evidence_of(manifest: bundle_manifest.BundleManifest, contents: Contents) -
     evidence = canonical_json.decode(
         contents.blobs[manifest.evidence.digest], Evidence, where=where
     )
-    recorded = {
-        name: [profile.sizes for profile in entry_point.profiles]
-        for name, entry_point in evidence.entry_points.items()
-    }
-    known = {
-        name: [profile.sizes for profile in entry_point.profiles]
-        for name, entry_point in manifest.entry_points.items()
-    }
+    recorded, known = (
+        {name: [profile.sizes for profile in each.profiles] for name, each in stated.items()}
+        for stated in (evidence.entry_points, manifest.entry_points)
+    )
     if recorded != known:
         expected = "the entry points and profiles of the bundle manifest"
         raise refusal("AOTC-E118", where, "others", expected=expected)

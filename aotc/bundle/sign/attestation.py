@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from aotc.base.errors import finding, raise_if
@@ -82,22 +83,16 @@ def certificates_in(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple
 
     No signature is checked: whether any of it is true is for a trust policy to say.
     """
-    found = []
-    for envelope in envelopes:
-        read = _read(envelope)
-        if read is not None:
-            certificate, signed = read
-            found.append((certificate, tuple(keyid for keyid, _ in signed.signatures)))
-    return found
+    return [
+        (certificate, tuple(keyid for keyid, _ in signed.signatures))
+        for envelope in envelopes
+        for certificate, signed in _read(envelope)
+    ]
 
 
 def certificate_by(envelope: bytes, key: PublicKey) -> Certificate | None:
     """Return the certificate in an envelope, if this key has signed one."""
-    read = _read(envelope)
-    if read is None:
-        return None
-    certificate, signed = read
-    return certificate if is_signed_by(signed, key) else None
+    return next((each for each, signed in _read(envelope) if is_signed_by(signed, key)), None)
 
 
 def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
@@ -105,13 +100,11 @@ def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
     return any(maker for _, maker in match_signatures(signed, {key.id: key}, Trials()))
 
 
-def _read(envelope: bytes) -> tuple[Certificate, SignedPayload] | None:
+def _read(envelope: bytes) -> Iterator[tuple[Certificate, SignedPayload]]:
+    """Yield the certificate in an envelope, if there is one that can be read."""
     where = "attestation"
-    try:
+    with suppress(BundleFormatError):
         signed = open_envelope(envelope, where)
         statement = decode_foreign(signed.payload, Statement, where=where)
-        if statement.predicateType != CERTIFICATE_TYPE:
-            return None
-        return decode_foreign(bytes(statement.predicate), Certificate, where=where), signed
-    except BundleFormatError:
-        return None
+        if statement.predicateType == CERTIFICATE_TYPE:
+            yield decode_foreign(bytes(statement.predicate), Certificate, where=where), signed

@@ -178,11 +178,6 @@ def stamp(time: datetime) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def purl(name: str, package: Package) -> str:
-    """https://github.com/package-url/purl-spec."""
-    return f"pkg:pypi/{name}@{package.version}"
-
-
 def _files(digests: Mapping[str, str], program: CapturedProgram) -> list[dict[str, Any]]:
     """Sources carry annotations with the lines that the evidence is about."""
     lines = {name: entry_point.lines for name, entry_point in program.entry_points.items()}
@@ -205,7 +200,7 @@ def _packages(packages: Mapping[str, Package], code: Mapping[str, str]) -> list[
     return [
         {
             "name": name,
-            "uri": purl(name, package),
+            "uri": f"pkg:pypi/{name}@{package.version}",  # github.com/package-url/purl-spec
             "annotations": {
                 "files": package.files,
                 **({"code": code[name]} if name in code else {}),

@@ -50,7 +50,6 @@ def endorse(
     path: Path,
     signer: Signer,
     policy: TrustPolicy | None = None,
-    now: datetime | None = None,
     timestamp: Callable[[bytes, str], bytes] = without_timestamp,
     on_progress: OnProgress = ignore_progress,
 ) -> Endorsed:
@@ -64,7 +63,6 @@ def endorse(
         signer: The key that signs.
         policy: Has to accept earlier signatures, except for its rules on the host, as if this
             signature were there; None accepts any bundle, signed or not.
-        now: Time of the check; None for this host's clock.
         timestamp: Adds a timestamp to an envelope that this key, by its id, has signed, unless it
             has one.
         on_progress: Called with the bytes that were copied and hashed.
@@ -77,8 +75,7 @@ def endorse(
     tidy(path.resolve())
     source = open_streamed(path, on_progress)
     asked = policy and _without(policy, signer)
-    at = (now or datetime.now(UTC)).timestamp()
-    read = open_valid(source, asked, at, sizes_of(source))
+    read = open_valid(source, asked, datetime.now(UTC).timestamp(), sizes_of(source))
     earlier = read.signers if read.verified else _claimed_key_ids(read.envelopes)
     if policy is not None:
         raise_if(_check_others(policy, signer, earlier, str(path)))

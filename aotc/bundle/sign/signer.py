@@ -162,7 +162,10 @@ def load_signer(path: Path, passphrase: bytes | None) -> LocalSigner:
         cause = "private-key-is-not-readable"
         raise refusal("AOTC-E006", str(path), found, cause=cause) from error
     key = _load(data, path, passphrase)
-    _require_alone(data, path)
+    # One of two keys would sign unnoticed, and text may describe another key. openssl writes the
+    # parameters of a curve before the key.
+    if not _ALONE.match(data):
+        raise refusal("AOTC-E006", str(path), "", cause="key-file-holds-more-than-one-key")
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return LocalSigner(key)
     if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
@@ -190,16 +193,6 @@ def is_encrypted(data: bytes) -> bool:
     except (ValueError, UnsupportedAlgorithm):
         return False
     return False
-
-
-def _require_alone(data: bytes, path: Path) -> None:
-    """Raise AOTC-E006 for a file with several keys, or with text around one.
-
-    One of two keys would sign unnoticed, and text may describe another key. openssl writes the
-    parameters of a curve before the key.
-    """
-    if not _ALONE.match(data):
-        raise refusal("AOTC-E006", str(path), "", cause="key-file-holds-more-than-one-key")
 
 
 def _load(data: bytes, path: Path, passphrase: bytes | None) -> PrivateKeyTypes:

@@ -92,9 +92,6 @@ def _symbols(elf: bytes, table: Section, names: Section) -> Iterator[tuple[str, 
     for at in range(table.offset, table.offset + table.size, _SYMBOL.size):
         name, info, _, section, address, size = _SYMBOL.unpack_from(elf, at)
         if info & 0xF == _FUNCTION and section and size:
-            yield _text(elf, names, name), section, address, size
-
-
-def _text(elf: bytes, names: Section, offset: int) -> str:
-    start = names.offset + offset
-    return elf[start : elf.index(b"\0", start)].decode(errors="replace")
+            start = names.offset + name
+            text = elf[start : elf.index(b"\0", start)].decode(errors="replace")
+            yield text, section, address, size

@@ -17,16 +17,14 @@ from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.activations import keep_largest_factors, unit_of
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.children.evaluation_worker import DataWriter, Resolve, read_blocks
+from aotc.pipeline.children.quantized_capture import Name, weight_names
 from aotc.pipeline.children.truth_worker import results_of
 from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.xla.xla_cpu_device import Processor
-from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
+from aotc_runtime.schema.bundle_manifest import InputArgument
 
 SAMPLES_MAX = 512
 """Samples that are called, in whole batches."""
-
-type Name = tuple[str, str]
-"""A weight: its set, and its name there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +91,8 @@ def _largest(
 ) -> Iterator[tuple[Name, float]]:
     """Yield the largest factor in each product with these weights, of every call."""
     module = mlir_context.read_artifact(profile.module.artifact)
-    names = {
-        place: (each.set, each.tensor)
-        for place, each in enumerate(profile.arguments)
-        if isinstance(each, WeightArgument) and (each.set, each.tensor) in weights
-    }
+    every = weight_names(profile.arguments).items()
+    names = {place: name for place, name in every if name in weights}
     found = [names[place] for place in keep_largest_factors(module, names)]
     outputs = [Aval((), np.dtype(np.float32)) for _ in found]
     device: Any = Processor()

@@ -113,7 +113,6 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             failed += _collect_findings(error, job)
             continue
         plans[name] = replace(traced.plan, initial=models.initial(name))
-        closures[name] = traced.lifted
         scratch.entry_point(name).write(captured[name])
         progress.finished(name)
     raise_if(() if failed else quantizer.unmatched_patterns())
@@ -154,10 +153,10 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     for name, tensors in sets.items():
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
         stored = quantizer.stored_tensors(name, tensors, captured)
-        scratch.write_weights(name, shards(stored, where=where))
+        scratch.write_shards("weights", name, shards(stored, where=where))
         replaced = {key: tensor for key, tensor in tensors.items() if key not in stored}
         if replaced:
-            scratch.write_originals(name, shards(replaced, where=where))
+            scratch.write_shards("originals", name, shards(replaced, where=where))
         written = read_shards(scratch.weights(name))
         if name in weights and weights[name].made is not None:
             kept = {key: tensor for key, tensor in written.items() if key in tensors}
@@ -227,10 +226,8 @@ def _write_fixtures(
         if kind == "results":
             by_profile = fixture_inputs.results_by_profile(entry_point, results, at, exact=True)
         else:
-            sizes, rows = (
-                fixture_inputs.recorded_sizes(plan, recorded),
-                fixture_inputs.leading_dimensions(plan),
-            )
+            sizes = fixture_inputs.recorded_sizes(plan, recorded)
+            rows = fixture_inputs.leading_dimensions(plan)
             by_profile = fixture_inputs.expected_by_profile(entry_point, results, sizes, rows, at)
         for key, found in zip(entry_point.by_key, by_profile, strict=True):
             if found is not None:

@@ -79,7 +79,7 @@ class Quantizer:
         known: dict[Name, set[Use]] = {}
         for module, arguments in _modules(captured):
             read = mlir_context.read_artifact(module.artifact)
-            names = _weight_names(arguments)
+            names = weight_names(arguments)
             matched = [place for place, each in names.items() if _patterns(each, spec)]
             uses = uses_of(read) if spec.compute == FLOAT32 else bfloat16_uses(read, matched)
             for place, each in names.items():
@@ -155,7 +155,7 @@ class Quantizer:
             tensor
             for each in captured.values()
             for _, arguments in _modules(each)
-            for owner, tensor in _weight_names(arguments).values()
+            for owner, tensor in weight_names(arguments).values()
             if owner == name
         }
         made = [(tensor, new) for ((owner, tensor), _), new in self._made.items() if owner == name]
@@ -240,7 +240,7 @@ def _patterns(weight: Name, spec: PrecisionSpec) -> list[str]:
     return [each for each in spec.keep if weight[0] != CLOSURE and fnmatchcase(weight[1], each)]
 
 
-def _weight_names(arguments: Sequence[Argument]) -> dict[int, Name]:
+def weight_names(arguments: Sequence[Argument]) -> dict[int, Name]:
     """Return the weights among arguments, by number."""
     places = enumerate(arguments)
     return {n: (a.set, a.tensor) for n, a in places if isinstance(a, WeightArgument)}
@@ -288,7 +288,7 @@ class _Rewriter:
         self, module: Module, arguments: Sequence[Argument]
     ) -> tuple[Module, tuple[Argument, ...]]:
         """Return a module that takes quantized weights, and its arguments."""
-        taken, names = [*arguments], _weight_names(arguments)
+        taken, names = [*arguments], weight_names(arguments)
         made = {place: self.made[name] for place, name in names.items() if name in self.made}
         for place, each in made.items():
             taken[place] = WeightArgument(set=each.record.set, tensor=each.record.values)

@@ -13,6 +13,7 @@ from itertools import islice
 from threading import Timer
 from time import monotonic
 
+import msgspec
 import numpy as np
 from jaxlib.mlir import ir
 from msgspec.structs import replace
@@ -42,7 +43,6 @@ from aotc.check.trial_records import (
     call_file,
     read_arrays,
     read_call,
-    trial_key,
     tried_file,
 )
 from aotc.check.trial_run import DECLARED, Subject, difference, run, with_first_half
@@ -188,7 +188,7 @@ class PlainTrials:
             for entry in entries:
                 outcomes = []
                 for trial in entry.trials:
-                    key = trial_key(trial)
+                    key = msgspec.msgpack.encode(trial)  # the same for another target
                     if key not in known:
                         known[key] = self._outcome(trial, entry)
                         self._progress.finished(entry.entry_point)
