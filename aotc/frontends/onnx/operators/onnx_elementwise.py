@@ -179,16 +179,11 @@ FLOAT8 = {
 }
 
 
-def saturated(x: Any, dtype: np.dtype[Any], *, infinite: bool = False) -> Any:
-    """Return numbers as a float of 8 bits or less, those beyond its range as its largest.
-
-    infinite: whether infinities are kept by a type that has them.
-    """
+def saturated(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return numbers as a float of 8 bits or less, those beyond its range as its largest."""
     largest = np.asarray(ml_dtypes.finfo(dtype).max, np.float32)
     wide = x.astype(jnp.float32) if x.dtype != jnp.float64 else x
     bounded = jnp.clip(wide, -largest, largest)
-    if infinite:
-        bounded = jnp.where(jnp.isinf(wide), wide, bounded)
     return jnp.where(jnp.isnan(wide), wide, bounded).astype(dtype)
 
 
