@@ -17,13 +17,12 @@ CELLS_MAX = 2**22
 class Served:
     """The service of some traffic by a set of profiles.
 
-    routes: the loader's, of requests that are alike to it.  of_route: int64[n], the route of each
-    point.  calls: int64[len(routes), k], how many calls of each profile a request of a route is.
+    of_route: int64[n], the route of each point; requests that are alike to the loader share one.
+    calls: int64[routes, k], how many calls of each profile a request of a route is.
     requests, covered, split: counts.  elements, padded_elements: of the covered requests as asked
     for, and as served.  calls_by_profile: int64[k].
     """
 
-    routes: tuple[Route | None, ...]
     of_route: NDArray[np.int64]
     calls: NDArray[np.int64]
     requests: int
@@ -95,18 +94,16 @@ def serve(
     tried = by_cost(profiles).tolist() if order is None else order
     router = Router([space.sizes(row) for row in profiles], tried, space.policies)
     first, of_route = _alike(space, points, profiles)
-    routes = tuple(router.choose(space.sizes(points[index])) for index in first)
-    calls = np.zeros((len(routes), len(profiles)), dtype=np.int64)
-    for number, route in enumerate(routes):
-        for call in calls_of(route):
+    calls = np.zeros((len(first), len(profiles)), dtype=np.int64)
+    for number, index in enumerate(first):
+        for call in calls_of(router.choose(space.sizes(points[index]))):
             calls[number, call.profile] += 1
-    times = np.zeros(len(routes), dtype=np.int64)
+    times = np.zeros(len(first), dtype=np.int64)
     np.add.at(times, of_route, counts)
     each = calls.sum(axis=1)
     covered = (each > 0)[of_route]
     weights = counts[covered].astype(np.float64)
     return Served(
-        routes=routes,
         of_route=of_route,
         calls=calls,
         requests=int(counts.sum()),

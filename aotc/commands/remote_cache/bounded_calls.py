@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from http import HTTPStatus
 from typing import Any
 
 from aotc_runtime.base import first_line
+from aotc_serve.http_client import Response
 
 SECONDS = 5.0
 """Until `PACE_BYTES` more have moved, or an answer has begun. A cache is to save time, and the
@@ -178,6 +180,15 @@ def read_all(read: Callable[[int], bytes], limit: Limit) -> bytes:
                 raise OutageError(f"an entry of more than {limit} bytes")
             break
     return bytes(found)
+
+
+def read_entry(response: Response, limit: Limit) -> bytes | None:
+    """Return what a response holds, as `read_all` does; None without such an entry."""
+    if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+        return None
+    if response.status != HTTPStatus.OK:
+        raise OutageError(response.status_line)
+    return read_all(response.read, limit)
 
 
 def _run(future: Future[Any], operation: Callable[[Pace], Any], pace: Pace) -> None:

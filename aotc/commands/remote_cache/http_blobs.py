@@ -1,9 +1,8 @@
 """Blobs behind plain HTTP: GET reads, PUT writes, as WebDAV and many artifact stores have it."""
 
-from http import HTTPStatus
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from aotc.commands.remote_cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_all
+from aotc.commands.remote_cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_entry
 from aotc_serve.http_client import Body, HttpClient, basic_auth
 
 SENT_CHUNK_BYTES = 16 * 2**10
@@ -33,11 +32,7 @@ class HttpBlobs:
     def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
         """Return the bytes under a name, up to the limit; None if there are none."""
         with self._http.request("GET", self._url(name), self._headers, None, pace) as response:
-            if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-                return None
-            if response.status != HTTPStatus.OK:
-                raise OutageError(response.status_line)
-            return read_all(response.read, limit)
+            return read_entry(response, limit)
 
     def write(self, name: str, data: bytes, pace: Pace) -> None:
         """Put bytes under a name, replacing what was there."""

@@ -4,12 +4,11 @@ It uses the client for bundles (`aotc_serve.oci`), without retries.
 """
 
 import json
-from http import HTTPStatus
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
-from aotc.commands.remote_cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_all
+from aotc.commands.remote_cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_entry
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.base.errors import AotcError
@@ -64,7 +63,10 @@ class OciBlobs:
             if manifest is None:
                 return None
             digest = layer_of(manifest.data)
-            return self._read(digest, limit, pace) if digest else b""
+            if not digest:
+                return b""
+            with self._repository.ask("GET", f"blobs/{digest}", PULL, pace) as response:
+                return read_entry(response, limit)
         except AotcError as error:
             raise _outage(error) from error
 
@@ -84,14 +86,6 @@ class OciBlobs:
             self._repository.put_manifest(name, body, MANIFEST_TYPE, pace)
         except AotcError as error:
             raise _outage(error) from error
-
-    def _read(self, digest: str, limit: Limit, pace: Pace) -> bytes | None:
-        with self._repository.ask("GET", f"blobs/{digest}", PULL, pace) as response:
-            if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-                return None
-            if response.status != HTTPStatus.OK:
-                raise OutageError(response.status_line)
-            return read_all(response.read, limit)
 
 
 def _credentials(parts: SplitResult, place: Reference) -> Credentials:

@@ -29,7 +29,7 @@ def evidence(
 
 @dataclass(frozen=True, slots=True)
 class EngineRounds:
-    """The measurements of an engine by round.
+    """The measurements of an engine by round, under the name of the objective that compares them.
 
     `latency` has microseconds of a call over all executables; `start` milliseconds and `memory`
     peak bytes of each start of a process.
@@ -38,10 +38,6 @@ class EngineRounds:
     latency: Sequence[float]
     start: Sequence[float]
     memory: Sequence[float]
-
-    def rounds_for(self, objective: Objective) -> Sequence[float]:
-        """Return the measurements that the objective compares; less is better."""
-        return {"latency": self.latency, "start": self.start, "memory": self.memory}[objective]
 
 
 def engine_choice(
@@ -58,7 +54,7 @@ def engine_choice(
     chosen = engines[0]
     if rounds:
         base = next(engine for engine in engines if engine in rounds)
-        of = {each: rounds[each].rounds_for(objective) for each in engines if each in rounds}
+        of = {each: getattr(rounds[each], objective) for each in engines if each in rounds}
         measured = summarize(of, base)
         chosen = choose(measured, base)
     return EngineChoice(

@@ -38,11 +38,7 @@ def compile_job(job: Job) -> Result:
     """Compile at the level that the flags ask for."""
     from aotc.compile.mlir import mlir_context
     from aotc.compile.xla import jaxlib_private
-    from aotc.engines.iree.iree_module_text import (
-        require_supported,
-        signature_of,
-        text_of,
-    )
+    from aotc.engines.iree.iree_module_text import require_supported, signature_of, text_of
     from aotc.engines.iree.repairs import UnrepairableError, repair
     from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 
@@ -62,7 +58,7 @@ def compile_job(job: Job) -> Result:
         UnrepairableError,
     ) as error:
         raise ProblemError(Problem.PROGRAM, str(error), called) from error
-    signature = signature_of(module)
+    parameters, results = signature_of(module)
     pooled = job.threads > 1 and cost.get("flops", 0) >= POOLED_FLOPS
     driver = job.driver or (LOCAL_TASK if pooled else LOCAL_SYNC)
     text = text_of(module, job.weights, driver)
@@ -80,8 +76,8 @@ def compile_job(job: Job) -> Result:
     seconds = time.perf_counter() - started
     planned = json.loads(STATISTICS.read_bytes())["stream-aggregate"]["execution"]
     memory = {
-        "argument": sum(each.size_bytes for each in signature.parameters),
-        "output": sum(each.size_bytes for each in signature.results),
+        "argument": sum(each.size_bytes for each in parameters),
+        "output": sum(each.size_bytes for each in results),
         "temp": int(planned["transient-memory-size"]),
         "alias": 0,
     }

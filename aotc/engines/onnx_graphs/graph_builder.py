@@ -137,7 +137,7 @@ class Graph:
 
     def output(self, tensor: Tensor, shape: Sequence[int], name: str = "") -> None:
         """Add a result as an array of this shape."""
-        name = name or self._name()
+        name = name or self.fresh()
         self._add("Identity", [self.full(tensor, shape)], (name,), {})
         self.outputs.append(self._add_known(Tensor(name, tuple(shape), tensor.element)))
 
@@ -148,7 +148,7 @@ class Graph:
         key = (element, array.shape, array.tobytes())
         name = self.names.constants.get(key)
         if name is None:
-            name = self.names.constants[key] = self._name("c")
+            name = self.names.constants[key] = self.fresh("c")
             self.names.arrays[name] = (element, array)
             self.names.fixed.add(name)
         kept = array if self.names.decide(array.size <= _SMALL) else None
@@ -179,7 +179,7 @@ class Graph:
     ) -> list[Tensor]:
         """Return the outputs of an operator, of these shapes and elements."""
         made = [
-            self._add_known(Tensor(self._name(), tuple(shape), element))
+            self._add_known(Tensor(self.fresh(), tuple(shape), element))
             for shape, element in outputs
         ]
         self._add(operator, inputs, tuple(each.name for each in made), attributes)
@@ -207,11 +207,8 @@ class Graph:
         self.names.tensors[tensor.name] = tensor
         return tensor
 
-    def fresh(self) -> str:
+    def fresh(self, prefix: str = "v") -> str:
         """Return a name that no other value has."""
-        return self._name()
-
-    def _name(self, prefix: str = "v") -> str:
         self.names.count += 1
         return f"{prefix}{self.names.count}"
 
@@ -374,7 +371,9 @@ class Graph:
         alive = most = 0
         ends: dict[int, int] = {}
         for at, node in enumerate(self.nodes):
-            sizes = {name: self._size_made(node, name) for name in node.outputs}
+            # A result takes none: it counts as what it is identical to.
+            made = node.outputs if node.operator != "Identity" else ()
+            sizes = {name: self.names.tensors[name].size_bytes for name in made}
             for name, size in sizes.items():
                 end = last.get(name, at)
                 ends[end] = ends.get(end, 0) + size
@@ -382,10 +381,6 @@ class Graph:
             most = max(most, alive + max((each.most_bytes() for each in node.graphs), default=0))
             alive -= ends.get(at, 0)
         return most
-
-    def _size_made(self, node: Node, name: str) -> int:
-        """Return bytes of an output; of a result none, which counts as what it is identical to."""
-        return 0 if node.operator == "Identity" else self.names.tensors[name].size_bytes
 
     def walk(self) -> Iterator[Node]:
         """Yield its nodes, including nested ones."""

@@ -1,6 +1,5 @@
 """Converts a graph to an ONNX model whose weights are parameters, used in the loader's mapping."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,9 +42,8 @@ def model_of(graph: Graph) -> Any:
 
 
 def _proto(graph: Graph, name: str, initializers: Sequence[Any] = ()) -> Any:
-    counts: Counter[str] = Counter()
     return helper.make_graph(
-        [_node(each, counts) for each in graph.nodes],
+        [*map(_node, graph.nodes)],
         name,
         *(
             [
@@ -62,7 +60,7 @@ def _proto(graph: Graph, name: str, initializers: Sequence[Any] = ()) -> Any:
     )
 
 
-def _node(node: Node, counts: Counter[str]) -> Any:
+def _node(node: Node) -> Any:
     attributes: dict[str, Any] = {}
     for name, value in sorted(node.attributes.items()):
         if isinstance(value, Graph):

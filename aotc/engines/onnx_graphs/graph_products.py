@@ -13,13 +13,9 @@ from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 
 _MULTIPLIED = {
-    "f16": "f32",
-    "bf16": "f32",
-    "i1": "i32",
-    "i8": "i32",
-    "i16": "i32",
-    "ui8": "ui32",
-    "ui16": "ui32",
+    **dict.fromkeys(("f16", "bf16"), "f32"),
+    **dict.fromkeys(("i1", "i8", "i16"), "i32"),
+    **dict.fromkeys(("ui8", "ui16"), "ui32"),
 }
 """By the element of a product, what is computed with."""
 

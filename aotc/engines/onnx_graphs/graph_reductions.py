@@ -77,15 +77,10 @@ def _reduce(rule: Rule) -> list[Tensor]:
     inexact = name == "stablehlo.multiply" and element not in (*FLOATS, "i1")
     inexact |= name == "stablehlo.add" and element == "i64"
     if simple and rule.operation.operands[0].size and element != "ui64" and not inexact:
-        return [_reduce_by(rule, name, axes)]
+        graph, start = rule.graph, rule.operands[1]
+        made = reduce_to(graph, name, rule.whole(0), axes, rule.operation.result.shape)
+        return [made if _is_neutral(name, start) else COMBINED[name](graph, made, start)]
     return _tree(rule, axes)
-
-
-def _reduce_by(rule: Rule, name: str, axes: tuple[int, ...]) -> Tensor:
-    graph, start = rule.graph, rule.operands[1]
-    value = rule.whole(0)
-    made = reduce_to(graph, name, value, axes, rule.operation.result.shape)
-    return made if _is_neutral(name, start) else COMBINED[name](graph, made, start)
 
 
 def reduce_to(

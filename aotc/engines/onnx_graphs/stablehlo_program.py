@@ -173,7 +173,7 @@ class _Reader:
         self, block: Any, known: Mapping[Any, Value], arguments: Sequence[Value] | None
     ) -> Block:
         if arguments is None:
-            arguments = [_seen(each.type) for each in block.arguments]
+            arguments = [value_of(each.type) for each in block.arguments]
             if odd := [each.element for each in arguments if each.element not in PARAMETERS]:
                 raise UnsupportedError(f"a parameter of {odd[0]}")
         inside = {**known, **dict(zip(block.arguments, arguments, strict=True))}
@@ -202,16 +202,16 @@ class _Reader:
         # Types come first: the bindings end the process for attributes of some that are refused.
         made = Operation(name, operands, line=_line(operation) or self._line)
         types = [result.type for result in operation.results]
-        made.results = [_seen(type_, made, index) for index, type_ in enumerate(types)]
+        made.results = [value_of(type_, made, index) for index, type_ in enumerate(types)]
         odd = [value.element for value in made.results if value.element not in DTYPES]
         odd += [value.element for value in operands if value.element not in PARAMETERS]
         if odd:
             made.name = f"{name} of {odd[0]}"
             return made
-        read_as = _ATTRIBUTES.get(name, {})
+        read_as, given = _ATTRIBUTES.get(name, {}), operation.attributes
         made.attributes = {
             each.name: read_as.get(each.name, _plain)(each.attr)
-            for each in _named_attributes(operation.attributes)
+            for each in (given[index] for index in range(len(given)))
         }
         made.blocks = [
             self._block(block, inside, None)
@@ -241,12 +241,7 @@ def _line(operation: Any) -> str:
     return layers[1].rstrip("/") if layers else ""
 
 
-def _named_attributes(attributes: Any) -> Iterator[Any]:
-    for index in range(len(attributes)):
-        yield attributes[index]
-
-
-def _seen(type_: Any, made_by: Operation | None = None, index: int = 0) -> Value:
+def value_of(type_: Any, made_by: Operation | None = None, index: int = 0) -> Value:
     """Return a value; of another type than tensors of one shape, its element is the whole type."""
     try:
         tensor = ir.RankedTensorType(type_)

@@ -52,7 +52,10 @@ class KerasFrontend:
             cause = "signature-is-not-supported"
             raise refusal("AOTC-E845", file.text, file.signature, cause=cause)
         try:
-            archive = _three_members(read_archive(file.data))
+            archive = read_archive(file.data)
+            if others := sorted({*archive.members} - {CONFIG, METADATA, WEIGHTS}):
+                named = ascii(others[0])[:200]
+                raise Damaged(f"{CONFIG}, {METADATA} and {WEIGHTS} alone", f"{named} beside them")
             version = _version(archive.read(METADATA))
             read = config.read(archive.read(CONFIG))
             raise_if(config.Checking(file.text, file.enable_x64).findings(read))
@@ -67,13 +70,6 @@ def _require_jax(file: ModelFile) -> None:
     if backend != "jax":
         cause = "keras-uses-another-backend"
         raise refusal("AOTC-E843", file.text, backend, cause=cause, expected="jax")
-
-
-def _three_members(archive: Archive) -> Archive:
-    if others := sorted({*archive.members} - {CONFIG, METADATA, WEIGHTS}):
-        named = ascii(others[0])[:200]
-        raise Damaged(f"{CONFIG}, {METADATA} and {WEIGHTS} alone", f"{named} beside them")
-    return archive
 
 
 def _version(data: memoryview) -> str:

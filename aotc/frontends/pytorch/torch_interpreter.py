@@ -224,17 +224,16 @@ def _put(name: str, value: Any, values: Values, plan: Plan, narrow: bool) -> Non
     values.put(name, value)
 
 
-def _operands(step: Step, values: Values, first: int) -> list[Any]:
-    given = [value for _, value in step.inputs[first:]]
-    return [item for value in given for item in (value if isinstance(value, tuple) else (value,))]
-
-
 def _condition(step: Step, values: Values, where: str) -> Any:
     """`torch.cond` as `lax.cond`; a condition that is known while tracing chooses at once."""
     chosen = values.resolve(step.inputs[0][1])
     graphs = [value for _, value in step.inputs if isinstance(value, Plan)]
     functions = [_branch(graph, where) for graph in graphs]
-    operands = [values.resolve(value) for value in _operands(step, values, 3)]
+    operands = [
+        values.resolve(item)
+        for _, value in step.inputs[3:]
+        for item in (value if isinstance(value, tuple) else (value,))
+    ]
     if not is_tensor(chosen):
         made = functions[0 if chosen else 1](*operands)
     else:

@@ -89,7 +89,7 @@ def called_function(file: ModelFile, verified: bytes) -> Called:
         return tuple(jnp.zeros(each.shape, each.dtype) for each in outputs)
 
     like = jax.export.export(jax.jit(shaped, keep_unused=True))(*inputs)
-    more = [*map(_shape_of, lifted.values())]
+    more = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in lifted.values()]
     exported = jax_private.with_module(like, serialized, more)
     return Called(exported, inputs, outputs, names, lifted)
 
@@ -323,10 +323,6 @@ _READABLE = frozenset(
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 """Dtypes of constants that MLIR's Python bindings show as arrays of numpy."""
-
-
-def _shape_of(array: Array) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
 def _version(data: bytes) -> str:

@@ -124,8 +124,11 @@ def read_description(file: ModelFile) -> tuple[_Document, dict[str, Array], list
     """
     archive = read_archive(file.data)
     document = _document(archive)
-    if not file.enable_x64:
-        _require_32_bits(document, file.text)
+    if not file.enable_x64:  # modules compute with the types that they have
+        arrays: list[_Input | _Weight] = [*document.inputs, *document.weights]
+        wide = [f"{each.name!a} is {each.dtype}" for each in arrays if each.dtype in _WIDE]
+        cause = "model-uses-64-bit-types"
+        raise_if(finding("AOTC-E844", file.text, each, cause=cause) for each in wide)
     weights = {each.name: _weight(each, archive) for each in document.weights}
     used = {name for each in document.modules for name in each.weights}
     if used != {*weights} or len({*map(_shapes, document.modules)}) != len(document.modules):
@@ -170,13 +173,6 @@ def _document(archive: Archive) -> _Document:
     if len({*found.outputs}) < len(found.outputs):
         raise Damaged("distinct result names", "duplicates")
     return found
-
-
-def _require_32_bits(document: _Document, where: str) -> None:
-    """Modules compute with the types that they have."""
-    arrays: list[_Input | _Weight] = [*document.inputs, *document.weights]
-    wide = [f"{each.name!a} is {each.dtype}" for each in arrays if each.dtype in _WIDE]
-    raise_if(finding("AOTC-E844", where, each, cause="model-uses-64-bit-types") for each in wide)
 
 
 def _weight(each: _Weight, archive: Archive) -> Array:

@@ -59,8 +59,9 @@ def test_unsigned_integers_have_no_sign_outside() -> None:
 
 
 def test_a_signature_counts_bytes() -> None:
-    found = iree_module_text.signature_of(module_of(lambda x: (x, x > 0), jnp.ones((2, 3))))
-    assert [each.size_bytes for each in (*found.parameters, *found.results)] == [24, 24, 6]
+    module = module_of(lambda x: (x, x > 0), jnp.ones((2, 3)))
+    parameters, results = iree_module_text.signature_of(module)
+    assert [each.size_bytes for each in (*parameters, *results)] == [24, 24, 6]
 
 
 def test_types_that_are_computed_otherwise_are_refused_by_name() -> None:

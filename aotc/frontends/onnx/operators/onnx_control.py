@@ -63,7 +63,7 @@ def loop(call: Call, trips: Value = None, condition: Value = None, *states: Valu
             scanned = _scanned(call, body, limit, states)
             if scanned is not None:
                 return scanned
-        unrolled = _unrolled(call, body, limit, states, stacks)
+        unrolled = _unrolled(call, body, limit, states)
         if unrolled is not None:
             return unrolled
     if stacks:
@@ -94,7 +94,7 @@ def _none_stacked(call: Call, body: Graph, states: Sequence[Value]) -> list[Any]
 
 
 def _unrolled(
-    call: Call, body: Graph, limit: int | None, states: Sequence[Value], stacks: int
+    call: Call, body: Graph, limit: int | None, states: Sequence[Value]
 ) -> tuple[Value, ...] | None:
     """Return the loop step by step; None if a condition turns out not to be known."""
     given, count = list(states), len(states)

@@ -99,9 +99,8 @@ def power(call: Call, a: Value, b: Value) -> Value:
             and (exponent >= 0 or dtype.kind != "i")
         ):
             x = call.to_jax(a)
-            shape = np.broadcast_shapes((1,) * 0, b.shape) if b.ndim > x.ndim else None
-            result = lax.integer_pow(x, int(exponent))
-            return result if shape is None else result.reshape((1,) * (b.ndim - x.ndim) + x.shape)
+            result, more = lax.integer_pow(x, int(exponent)), b.ndim - x.ndim
+            return result.reshape((1,) * more + x.shape) if more > 0 else result
     x, y = call.to_jax(a), call.to_jax(b)
     whole = jnp.issubdtype(x.dtype, jnp.integer)
     if whole and not jnp.issubdtype(y.dtype, jnp.integer):
@@ -179,16 +178,11 @@ FLOAT8 = {
 }
 
 
-def saturated(x: Any, dtype: np.dtype[Any], *, infinite: bool = False) -> Any:
-    """Return numbers as a float of 8 bits or less, those beyond its range as its largest.
-
-    infinite: whether infinities are kept by a type that has them.
-    """
+def saturated(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return numbers as a float of 8 bits or less, those beyond its range as its largest."""
     largest = np.asarray(ml_dtypes.finfo(dtype).max, np.float32)
     wide = x.astype(jnp.float32) if x.dtype != jnp.float64 else x
     bounded = jnp.clip(wide, -largest, largest)
-    if infinite:
-        bounded = jnp.where(jnp.isinf(wide), wide, bounded)
     return jnp.where(jnp.isnan(wide), wide, bounded).astype(dtype)
 
 
@@ -217,9 +211,7 @@ def cast(call: Call, x: Value, dtype: np.dtype[Any]) -> Value:
         if _ieee(x.dtype):
             x = jnp.trunc(x).astype(jnp.int32)
         return x.astype(jnp.int32).astype(target)
-    if jnp.issubdtype(target, jnp.unsignedinteger) and _ieee(x.dtype) and target.itemsize < 4:
-        return x.astype(jnp.int32).astype(target)
-    if _ieee(x.dtype) and jnp.issubdtype(target, jnp.signedinteger) and target.itemsize < 4:
+    if jnp.issubdtype(target, jnp.integer) and _ieee(x.dtype) and target.itemsize < 4:
         return x.astype(jnp.int32).astype(target)
     return convert(x, target)
 

@@ -33,9 +33,7 @@ def axes_of(call: Call, axes: Value, rank: int) -> tuple[int, ...] | None:
 
 def reshaped(x: Value, shape: Sequence[Any]) -> Value:
     """Return a value in another shape of as many elements."""
-    if is_known(x):
-        return x.reshape(tuple(shape)) if _plain(shape) else jnp.reshape(x, tuple(shape))
-    return jnp.reshape(x, tuple(shape))
+    return (np if is_known(x) and _plain(shape) else jnp).reshape(x, tuple(shape))
 
 
 def _plain(shape: Sequence[Any]) -> bool:

@@ -338,13 +338,9 @@ def expand(self: Array, size: Sequence[Size]) -> Array:
 def repeat(self: Array, repeats: Sequence[Size]) -> Array:
     if all(isinstance(times, int) for times in repeats):
         return jnp.tile(self, tuple(repeats))
-    return _tiled(self, repeats)
-
-
-def _tiled(x: Array, repeats: Sequence[Size]) -> Array:
-    shape = (*(1,) * (len(repeats) - x.ndim), *x.shape)
+    shape = (*(1,) * (len(repeats) - self.ndim), *self.shape)
     pairs = [part for r, size in zip(repeats, shape, strict=True) for part in (r, size)]
-    spread = x.reshape([part for size in shape for part in (1, size)])
+    spread = self.reshape([part for size in shape for part in (1, size)])
     return jnp.broadcast_to(spread, pairs).reshape(
         [r * s for r, s in zip(repeats, shape, strict=True)]
     )
