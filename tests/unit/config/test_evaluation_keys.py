@@ -7,6 +7,7 @@ import pytest
 
 from aotc.base.errors import BuildManifestError
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from tests.refusals import error_of
 
 MANIFEST = """schema = 1
 name = "scored"
@@ -77,9 +78,7 @@ def test_the_files_of_a_folder_are_sorted(tmp_path: Path) -> None:
 )
 def test_bad_evaluations(evaluation: str, code: str, key: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BuildManifestError) as refused:
-        read(tmp_path, evaluation)
-    (finding,) = refused.value.findings
+    (finding,) = error_of(BuildManifestError, read, tmp_path, evaluation).findings
     assert finding.code == f"AOTC-{code}"
     assert finding.where.endswith(f"entry_points.f.evaluation.{key}")
     assert text in f"{finding.expected} {finding.found} {finding.hint}"

@@ -16,6 +16,7 @@ import pytest
 from aotc.base.child_processes import Processes, StoppedError
 from aotc.base.workers import forked_workers, worker_parent
 from aotc.base.workers.forked_workers import KEPT_MAX, Zygotes
+from tests.refusals import error_of
 from tests.waiting import until
 
 MODULE = """
@@ -98,9 +99,7 @@ class Asking:
         )
 
     def crash(self, job: str, **more: Any) -> worker_parent.CrashedError:
-        with pytest.raises(worker_parent.CrashedError) as caught:
-            self(job, **more)
-        return caught.value
+        return error_of(worker_parent.CrashedError, self, job, **more)
 
     def numbers(self) -> list[int]:
         """Of the job that hangs, of what it has started, and of its zygote."""
