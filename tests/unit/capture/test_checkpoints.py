@@ -78,10 +78,6 @@ def test_every_file_that_was_read_is_told_with_its_index(tmp_path: Path) -> None
     assert [file.source.text for file in files] == names
 
 
-def without(name: str) -> Callable[[Files], None]:
-    return lambda files: files.pop(name) and None
-
-
 def listing(change: Callable[[dict[str, str]], object]) -> Callable[[Files], None]:
     def changed(files: Files) -> None:
         index = json.loads(files[INDEX])
@@ -104,7 +100,7 @@ def cut(files: Files) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (without("second.safetensors"), ["second.safetensors: No such file"]),
+        (lambda files: files.pop("second.safetensors"), ["second.safetensors: No such file"]),
         (twice, ["a key stands twice"]),
         (cut, ["model/second.safetensors: damaged"]),
         (

@@ -7,17 +7,16 @@ import pytest
 
 from aotc.base.errors import BuildManifestError
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from tests.conftest import manifest_of
 from tests.refusals import error_of
 
-MANIFEST = """schema = 1
+MANIFEST = manifest_of("""
 name = "scored"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [entry_points.f]
 function = "program:f"
 inputs.x = { shape = [4, 8], dtype = "float32" }
 [entry_points.f.evaluation]
-"""
+""")
 
 
 def read(folder: Path, evaluation: str) -> BuildManifest:
