@@ -17,7 +17,7 @@ from aotc.base.child_processes import Processes, StoppedError
 from aotc.base.workers import forked_workers, worker_parent
 from aotc.base.workers.forked_workers import KEPT_MAX, Zygotes
 from tests.refusals import error_of
-from tests.waiting import until
+from tests.waiting import in_threads, until
 
 MODULE = """
 import os, resource, signal, subprocess, sys, time
@@ -145,14 +145,8 @@ def test_files_that_were_edited_are_imported_again_for_the_next_job(ask: Asking)
 
 
 def test_jobs_run_beside_each_other(ask: Asking) -> None:
-    found: list[list[str]] = []
-    threads = [threading.Thread(target=lambda: found.append(ask("job"))) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = in_threads(5, lambda _: ask("job"))
     assert len({tuple(each[:2]) for each in found}) == 1
-    assert len(found) == len(threads)
 
 
 def test_a_job_holds_no_descriptor_of_others_or_of_the_zygote(ask: Asking) -> None:
