@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +26,18 @@ def until[T](condition: Callable[[], T], what: str, by: subprocess.Popen[Any] | 
         assert time.monotonic() < end, f"waited {SECONDS:g} s until {what}"
         time.sleep(0.01)
     return found
+
+
+def in_threads[T](count: int, work: Callable[[int], T]) -> list[T]:
+    """Return the results of calls in this many threads, which begin together."""
+    together = threading.Barrier(count)
+
+    def run(number: int) -> T:
+        together.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(run, range(count)))
 
 
 @contextmanager

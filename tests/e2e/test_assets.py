@@ -10,12 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from small_programs import build_trusted
 
 import aotc_runtime
 from aotc.base.errors import BuildManifestError, CaptureError
 from aotc.bundle.read.bundle_review import Review, review
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.bundle_writer import Form, pack
 from aotc.capture import file_digests
 from aotc.commands.diff.bundle_diff import diff
@@ -37,6 +36,7 @@ from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import Bundle, Once
 from tests.hostile.doors import toolchain
+from tests.refusals import error_of
 
 MANIFEST = """
 schema = 1
@@ -82,10 +82,8 @@ def write_project(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def words(once: Once) -> Bundle:
     def fill(folder: Path) -> None:
-        signer = LocalSigner.ephemeral()
-        manifest, bill = write_project(folder), folder / "words.cdx.json"
-        build(manifest, folder / "words.aotb", BuildOptions(signer=signer, sbom=bill))
-        (folder / "trust.toml").write_text(policy_text("words", [signer.public_pem()]))
+        bill = folder / "words.cdx.json"
+        build_trusted(write_project(folder), folder / "words.aotb", sbom=bill)
 
     folder = once("words", fill)
     return folder / "words.aotb", folder / "trust.toml"
@@ -122,9 +120,8 @@ def test_paths_of_assets_are_private_copies(words: Bundle, tmp_path: Path) -> No
 def test_changed_asset_is_refused(words: Bundle, tmp_path: Path) -> None:
     path = tmp_path / "words.aotb"
     path.write_bytes(words[0].read_bytes().replace(LABELS, LABELS.upper()))
-    with pytest.raises(aotc_runtime.IntegrityError) as caught:
-        aotc_runtime.load(path, trust=words[1])
-    assert caught.value.code == "AOTC-E201"
+    caught = error_of(aotc_runtime.IntegrityError, aotc_runtime.load, path, trust=words[1])
+    assert caught.code == "AOTC-E201"
 
 
 def reviewed(path: Path) -> Review:
@@ -275,9 +272,7 @@ def test_assets_that_no_bundle_can_hold_are_refused(what: str, tmp_path: Path) -
     path = write_project(tmp_path)
     change, title = UNFIT[what]
     change(tmp_path)
-    with pytest.raises(BuildManifestError) as caught:
-        read_assets(read_build_manifest(path))
-    (finding,) = caught.value.findings
+    (finding,) = error_of(BuildManifestError, read_assets, read_build_manifest(path)).findings
     assert (finding.code, finding.title) == ("AOTC-E817", title)
     assert finding.where.endswith("words.toml:9 assets.tokenizer")
 
@@ -294,9 +289,7 @@ def test_assets_that_no_bundle_can_hold_are_refused(what: str, tmp_path: Path) -
 def test_asset_keys_are_checked(old: str, new: str, code: str, tmp_path: Path) -> None:
     path = write_project(tmp_path)
     path.write_text(MANIFEST.replace(old, new))
-    with pytest.raises(BuildManifestError) as caught:
-        read_build_manifest(path)
-    assert caught.value.code == code
+    assert error_of(BuildManifestError, read_build_manifest, path).code == code
 
 
 def test_file_that_changes_while_it_is_read_is_refused(
@@ -304,9 +297,7 @@ def test_file_that_changes_while_it_is_read_is_refused(
 ) -> None:
     path, states = write_project(tmp_path), iter(range(100))
     monkeypatch.setattr(file_digests, "state_of_open", lambda file: next(states))
-    with pytest.raises(CaptureError) as caught:
-        read_assets(read_build_manifest(path))
-    assert caught.value.code == "AOTC-E840"
+    assert error_of(CaptureError, read_assets, read_build_manifest(path)).code == "AOTC-E840"
 
 
 def test_folder_that_becomes_a_link_while_it_is_read_is_refused(
@@ -324,9 +315,8 @@ def test_folder_that_becomes_a_link_while_it_is_read_is_refused(
         return opened(file)
 
     monkeypatch.setattr(asset_files, "open_regular", swapped)
-    with pytest.raises(BuildManifestError) as caught:
-        read_assets(read_build_manifest(path))
-    assert caught.value.findings[0].found == "tokenizer/inner/private: a link"
+    caught = error_of(BuildManifestError, read_assets, read_build_manifest(path))
+    assert caught.findings[0].found == "tokenizer/inner/private: a link"
 
 
 def test_weights_of_the_bundle_are_no_asset(words: Bundle, tmp_path: Path) -> None:
@@ -334,9 +324,8 @@ def test_weights_of_the_bundle_are_no_asset(words: Bundle, tmp_path: Path) -> No
     (manifest,) = read_unverified(open_bundle(words[0]))[0].manifests.values()
     data = open_bundle(words[0]).blob(manifest.weights["w"].blobs[0].digest)
     (tmp_path / "labels.txt").write_bytes(data or b"")
-    with pytest.raises(AotcError) as caught:
-        build(path, output=tmp_path / "x.aotb")
-    assert caught.value.findings[0].title == "asset is a weights file of the bundle"
+    caught = error_of(AotcError, build, path, output=tmp_path / "x.aotb")
+    assert caught.findings[0].title == "asset is a weights file of the bundle"
     assert not (tmp_path / "x.aotb").exists()
 
 

@@ -13,17 +13,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
+from small_programs import build_trusted
 
 import aotc_runtime
 from aotc.base.errors import BudgetExceededError, CaptureError
 from aotc.bundle.read.bundle_review import review
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.trust.trust_text import policy_text
 from aotc.cli.command_group import cli
 from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.pipeline import evaluation as module
-from aotc.pipeline.build import Built, build
-from aotc.pipeline.build_options import BuildOptions
+from aotc.pipeline.build import Built
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Done, Kind
 from aotc_runtime.base.digest import sha256
@@ -32,6 +30,7 @@ from aotc_runtime.schema.bundle_manifest import Evaluation, EvaluationRan, Parit
 from aotc_runtime.system.bundle_files import open_bundle
 from tests.conftest import Once
 from tests.documented import code_of
+from tests.refusals import error_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "build-manifest.md"
 
@@ -110,11 +109,8 @@ def built(
     (folder / "m.toml").write_text(text)
     if not (folder / "data.npz").exists():
         np.savez(folder / "data.npz", x=X, target=LABELS)
-    signer = LocalSigner.ephemeral()
-    (folder / "trust.toml").write_text(policy_text("scored", [signer.public_pem()]))
     output = folder / "scored.aotb"
-    manifest = folder / "m.toml"
-    return build(manifest, output, BuildOptions(signer=signer, jobs=1, targets=targets, **options))
+    return build_trusted(folder / "m.toml", output, jobs=1, targets=targets, **options)
 
 
 def recorded(made: Built, target: str = "cpu-x86-64-v3") -> Evaluation:
@@ -124,9 +120,7 @@ def recorded(made: Built, target: str = "cpu-x86-64-v3") -> Evaluation:
 
 
 def refused(folder: Path, evaluation: str = TOP1, **more: Any) -> AotcError:
-    with pytest.raises(AotcError) as error:
-        built(folder, evaluation, **more)
-    return error.value
+    return error_of(AotcError, built, folder, evaluation, **more)
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
+from small_programs import build_trusted
 
 import aotc_runtime
 from aotc.base.errors import ParityError
 from aotc.bundle.read.bundle_review import review
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.trust.trust_text import policy_text
-from aotc.pipeline.build import Built, build
-from aotc.pipeline.build_options import BuildOptions
+from aotc.pipeline.build import Built
 from aotc_runtime import LoadedBundle
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.bundle_files import open_bundle
@@ -60,10 +58,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made(folder: Path, name: str) -> tuple[Built, LoadedBundle]:
     """A build of a manifest of that name, and its bundle."""
-    signer, bundle, policy = LocalSigner.ephemeral(), folder / f"{name}.aotb", folder / "trust.toml"
-    done = build(folder / f"{name}.toml", bundle, BuildOptions(signer=signer))
-    policy.write_text(policy_text(name, [signer.public_pem()]))
-    return done, aotc_runtime.load(bundle, trust=policy)
+    bundle = folder / f"{name}.aotb"
+    done = build_trusted(folder / f"{name}.toml", bundle)
+    return done, aotc_runtime.load(bundle, trust=folder / "trust.toml")
 
 
 def compared_with(folder: Path, expected: Any) -> tuple[Built, LoadedBundle]:

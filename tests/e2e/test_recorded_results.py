@@ -7,15 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_programs import build_trusted
 
 import aotc_runtime
 from aotc.base.errors import ParityError
 from aotc.bundle.read.bundle_review import review
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.trust.trust_text import policy_text
 from aotc.commands.report_page.page_renderer import page_of, render
-from aotc.pipeline.build import Built, build
-from aotc.pipeline.build_options import BuildOptions
+from aotc.pipeline.build import Built
 from aotc.report.inspect_report import bundle_report
 from aotc.report.report_text import print_bundle
 from aotc_runtime.system.bundle_files import open_bundle
@@ -58,9 +56,7 @@ def built(folder: Path, off_by: float = 0.0) -> Built:
         for name, value in (("twice", X[:n] * 2 + np.float32(off_by)), ("sum", X[:n].sum()))
     }
     np.savez(folder / "results.npz", **results)
-    signer = LocalSigner.ephemeral()
-    (folder / "trust.toml").write_text(policy_text("recorded", [signer.public_pem()]))
-    return build(folder / "program.toml", folder / "recorded.aotb", BuildOptions(signer=signer))
+    return build_trusted(folder / "program.toml", folder / "recorded.aotb")
 
 
 @pytest.fixture(scope="module")

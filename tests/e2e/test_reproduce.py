@@ -28,6 +28,7 @@ from aotc_runtime.base.errors import Finding, TrustError
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_runtime.verification.policy_reader import parse_policy
+from tests.refusals import error_of
 from tests.small_manifests import one_function
 
 # What the tests change is read when it is imported, which no provenance can record.
@@ -226,9 +227,8 @@ def test_a_variable_that_the_recorded_build_read_is_told_by_its_name(
 ) -> None:
     bundle = recorded[0]
     monkeypatch.setenv("OTHER_OF_THE_TEST", "27182")
-    with pytest.raises(ReproducibilityError) as caught:
-        reproduce(bundle, bundle.parent / "src")
-    first, second, third, *_ = caught.value.findings
+    caught = error_of(ReproducibilityError, reproduce, bundle, bundle.parent / "src")
+    first, second, third, *_ = caught.findings
     assert (first.code, first.where) == ("AOTC-E946", "variable SCALE_OF_THE_TEST")
     assert (first.found, first.hint) == (
         "not set",
@@ -267,15 +267,11 @@ def test_other_code_of_same_version_without_difference_is_noted(alike: tuple[str
 
 def test_changed_or_missing_sources_are_all_named_before_anything_is_built(copy: Path) -> None:
     (copy / "elsewhere" / "deep" / "small.py").write_text(PLAIN + "# changed")
-    with pytest.raises(ReproducibilityError) as caught:
-        reproduce(copy / "small.aotb", copy / "elsewhere")
-    assert [(f.code, Path(f.where).name) for f in caught.value.findings] == [
-        ("AOTC-E943", "small.py")
-    ]
+    caught = error_of(ReproducibilityError, reproduce, copy / "small.aotb", copy / "elsewhere")
+    assert [(f.code, Path(f.where).name) for f in caught.findings] == [("AOTC-E943", "small.py")]
     (copy / "elsewhere" / "deep" / "small.toml").write_text(MANIFEST + "\n")
-    with pytest.raises(ReproducibilityError) as caught:
-        reproduce(copy / "small.aotb", copy / "elsewhere")
-    assert caught.value.code == "AOTC-E942"
+    caught = error_of(ReproducibilityError, reproduce, copy / "small.aotb", copy / "elsewhere")
+    assert caught.code == "AOTC-E942"
     named = copy / "elsewhere" / "deep" / "small.toml"
     with pytest.raises(ReproducibilityError) as caught:
         reproduce(copy / "small.aotb", copy / "elsewhere", manifest=named)
@@ -299,14 +295,12 @@ def test_sources_elsewhere_are_recorded(tmp_path: Path, monkeypatch: pytest.Monk
     # Python finds another file than the one that was looked at.
     (project / "src" / "small.py").write_text(f"{PLAIN}{reads}# another comment\n")
     monkeypatch.setenv("PYTHONPATH", str(project / "src"))
-    with pytest.raises(ReproducibilityError) as caught:
-        reproduce(bundle, clone, policy=POLICY)
-    assert [finding.where for finding in caught.value.findings] == ["small.py"]
+    caught = error_of(ReproducibilityError, reproduce, bundle, clone, policy=POLICY)
+    assert [finding.where for finding in caught.findings] == ["small.py"]
     (clone / "src" / "small.py").write_text(f"{PLAIN}{reads}# another comment\n")
     (clone / "src" / "sizes.txt").write_text("1 8 63")
-    with pytest.raises(ReproducibilityError) as caught:
-        reproduce(bundle, clone, policy=POLICY)
-    assert [(finding.code, finding.where) for finding in caught.value.findings] == [
+    caught = error_of(ReproducibilityError, reproduce, bundle, clone, policy=POLICY)
+    assert [(finding.code, finding.where) for finding in caught.findings] == [
         ("AOTC-E943", str(clone / "src" / "sizes.txt")),
         ("AOTC-E943", str(clone / "src" / "small.py")),
     ]
@@ -339,17 +333,15 @@ def test_a_build_that_fails_by_other_code_says_so_beside_its_own_findings(copy: 
                 each["digest"]["sha256"] = sha256(source.read_bytes()).removeprefix("sha256:")
 
     with_provenance(copy / "small.aotb", change)
-    with pytest.raises(CaptureError) as caught:
-        reproduce(copy / "small.aotb", copy / "elsewhere")
-    assert [finding.code for finding in caught.value.findings] == ["AOTC-E835", "AOTC-E944"]
+    caught = error_of(CaptureError, reproduce, copy / "small.aotb", copy / "elsewhere")
+    assert [finding.code for finding in caught.findings] == ["AOTC-E835", "AOTC-E944"]
 
 
 def test_provenance_of_a_key_that_the_policy_lacks_does_not_count(copy: Path) -> None:
     stranger = LocalSigner.ephemeral().public_pem()
     policy = parse_policy(policy_text("small", [stranger]), Path(), "trust.toml")
-    with pytest.raises(TrustError) as caught:
-        reproduce(copy / "small.aotb", copy / "elsewhere", policy=policy)
-    assert caught.value.code == "AOTC-E302"
+    caught = error_of(TrustError, reproduce, copy / "small.aotb", copy / "elsewhere", policy=policy)
+    assert caught.code == "AOTC-E302"
 
 
 def test_two_builds_that_differ_write_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.bundle_writer import Form
 from aotc_runtime.base.errors import IntegrityError
+from tests.refusals import error_of
 
 from .archives import on_disk
 from .copies import COPIES
@@ -28,8 +29,6 @@ def test_weights_of_another_size_than_was_signed_are_not_copied(
         reference["size"] += reference["digest"] == digest
     path = on_disk(signed(documents, LocalSigner.ephemeral()), place, tmp_path)
     before = sorted(each.name for each in tmp_path.iterdir())
-    with pytest.raises(IntegrityError) as refused:
-        COPIES[command](path, form)
-    (found,) = refused.value.findings
+    (found,) = error_of(IntegrityError, COPIES[command], path, form).findings
     assert (found.code, found.where.split()[0]) == ("AOTC-E203", str(path))
     assert sorted(each.name for each in tmp_path.iterdir()) == before

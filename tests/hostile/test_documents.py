@@ -19,6 +19,7 @@ from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_runtime.verification.bundle_examination import verify
+from tests.refusals import error_of
 
 from .archives import archive, entries_of, on_disk
 from .generator.contradictions import LEAF, pair
@@ -88,9 +89,7 @@ def test_registries_tools_may_respell_index_json_and_drop_and_add_fields(
 def test_hostile_text_is_escaped(bench: Workbench, tmp_path: Path) -> None:
     bench.documents.layout["imageLayoutVersion"] = "\x1b[2J\nerror[AOTC-E000]: all is well\r"
     source = open_bundle(on_disk(put_together(bench.documents), "archive", tmp_path))
-    with pytest.raises(AotcError) as refused:
-        read_root(source)
-    text = str(refused.value)
+    text = str(error_of(AotcError, read_root, source))
     assert "\x1b" not in text and "\r" not in text
     assert not any(line.startswith("error[AOTC-E000]") for line in text.splitlines())
 

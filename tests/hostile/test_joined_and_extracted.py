@@ -16,6 +16,7 @@ from aotc.commands.merge.merged_bundle import merge_bundles
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.refusals import error_of
 
 from .archives import on_disk
 from .tampering import (
@@ -102,9 +103,8 @@ def refused_everywhere(bad: MemoryBundle, good: MemoryBundle, place: str, folder
     path, other = on_disk(bad, place, folder / "bad"), on_disk(good, place, folder / "good")
     codes = set()
     for name, door in doors(path, other, folder).items():
-        with pytest.raises(AotcError) as refused:
-            door()
-        codes.add(refused.value.code)
+        refused = error_of(AotcError, door)
+        codes.add(refused.code)
         assert sorted(each.name for each in folder.iterdir()) == ["bad", "good"], name
     return codes
 
@@ -148,9 +148,8 @@ def test_same_target_name_is_safe(genuine: MemoryBundle, ours: LocalSigner, tmp_
         (paths, policy_for(ours), "AOTC-E305"),
         (paths[::-1], policy_for(ours), "AOTC-E305"),
     ):
-        with pytest.raises(AotcError) as refused:
-            merge_bundles(order, place, Form.LAYOUT, policy, ours, now)
-        assert refused.value.code == code
+        refused = error_of(AotcError, merge_bundles, order, place, Form.LAYOUT, policy, ours, now)
+        assert refused.code == code
         assert not place.exists()
 
 

@@ -12,8 +12,6 @@ from hostile.tampering import Documents, digest_of, in_memory, signed, take_apar
 import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
-from aotc.pipeline.build import build
-from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.__main__ import main
 from aotc_runtime.base.errors import RegistryError, ResourceError, TrustError
 from aotc_runtime.formats.oci_layout import INDEX_TYPE, WEIGHTS_TYPE
@@ -23,6 +21,7 @@ from aotc_runtime.verification.policy_reader import read_policy
 from aotc_serve.oci.registry_listing import target_name
 from aotc_serve.store import Store, reference_loading
 from tests.conftest import MANIFESTS, Bundle, Once
+from tests.e2e.small_programs import build_trusted
 from tests.registries.conftest import REPO, Registry, refused
 from tests.registries.faults import always, status
 from tests.registries.oci_server import OciServer
@@ -35,10 +34,7 @@ def two(once: Once) -> Bundle:
     """A bundle of two targets that this host runs, and a policy."""
 
     def fill(folder: Path) -> None:
-        signer = LocalSigner.ephemeral()
-        output = folder / "two.aotb"
-        build(MANIFESTS / "digits.toml", output, BuildOptions(targets=TARGETS, signer=signer))
-        (folder / "trust.toml").write_text(policy_text("digits", [signer.public_pem()]), "utf-8")
+        build_trusted(MANIFESTS / "digits.toml", folder / "two.aotb", targets=TARGETS)
 
     folder = once("two-targets", fill)
     return folder / "two.aotb", folder / "trust.toml"

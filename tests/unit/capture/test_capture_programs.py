@@ -12,6 +12,7 @@ from capturing import ONE_INPUT, Capture, key_path
 
 from aotc.base.errors import CaptureError
 from aotc.capture.import_program import resolve, text_of
+from tests.refusals import error_of
 
 LEAF = '{ shape = [4], dtype = "float32" }'
 
@@ -96,13 +97,11 @@ def test_a_module_in_a_likely_place_is_found_for_who_forgot_to_say_so(
         file.touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
-    with pytest.raises(CaptureError) as caught:
-        resolve(f"{module}:f", tmp_path / "deploy", "FUNCTION")
-    (finding,) = caught.value.findings
+    caught = error_of(CaptureError, resolve, f"{module}:f", tmp_path / "deploy", "FUNCTION")
+    (finding,) = caught.findings
     assert finding.hint.startswith(f"it is in {folder}: set PYTHONPATH={folder},")
-    with pytest.raises(CaptureError) as caught:
-        resolve("app.other:f", tmp_path / "deploy", "FUNCTION")
-    assert caught.value.findings[0].hint.startswith("create app/other.py beside the manifest")
+    caught = error_of(CaptureError, resolve, "app.other:f", tmp_path / "deploy", "FUNCTION")
+    assert caught.findings[0].hint.startswith("create app/other.py beside the manifest")
 
 
 @pytest.mark.parametrize(

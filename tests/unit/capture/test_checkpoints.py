@@ -15,6 +15,7 @@ from aotc.capture.checkpoint_tensors import open_weights
 from aotc.capture.weight_sets import read_shards
 from aotc.config.build_manifest import SourceFile
 from aotc.config.manifest_specs import WeightsSpec
+from tests.refusals import error_of
 
 type Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 type Files = dict[str, bytes]
@@ -46,9 +47,7 @@ def opened(folder: Path, files: Files, **spec: object) -> dict[str, bytes]:
 
 def refused(folder: Path, files: Files, **spec: object) -> str:
     """Return what the one finding says."""
-    with pytest.raises(CaptureError) as error:
-        opened(folder, files, **spec)
-    (finding,) = error.value.findings
+    (finding,) = error_of(CaptureError, opened, folder, files, **spec).findings
     assert (finding.code, finding.where) == ("AOTC-E830", WHERE)
     return finding.found
 
@@ -79,10 +78,6 @@ def test_every_file_that_was_read_is_told_with_its_index(tmp_path: Path) -> None
     assert [file.source.text for file in files] == names
 
 
-def without(name: str) -> Callable[[Files], None]:
-    return lambda files: files.pop(name) and None
-
-
 def listing(change: Callable[[dict[str, str]], object]) -> Callable[[Files], None]:
     def changed(files: Files) -> None:
         index = json.loads(files[INDEX])
@@ -105,7 +100,7 @@ def cut(files: Files) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (without("second.safetensors"), ["second.safetensors: No such file"]),
+        (lambda files: files.pop("second.safetensors"), ["second.safetensors: No such file"]),
         (twice, ["a key stands twice"]),
         (cut, ["model/second.safetensors: damaged"]),
         (

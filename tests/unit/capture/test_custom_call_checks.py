@@ -225,15 +225,13 @@ UNKNOWN = {
 def test_a_file_that_calls_what_is_not_known_is_refused_when_it_is_read(what: str) -> None:
     call, attributes = UNKNOWN[what]
     text = CALLS.replace("CALL", call).replace("ATTRIBUTES", attributes)
-    with pytest.raises(CaptureError) as caught:
-        StablehloFrontend().read(file(text.encode(), "it.mlir"))
-    assert (caught.value.code, "\x1b" in str(caught.value)) == ("AOTC-E844", False)
+    caught = error_of(CaptureError, StablehloFrontend().read, file(text.encode(), "it.mlir"))
+    assert (caught.code, "\x1b" in str(caught)) == ("AOTC-E844", False)
 
 
 def test_a_file_whose_kernel_would_write_beyond_its_results_is_refused_when_it_is_read() -> None:
-    with pytest.raises(CaptureError) as caught:
-        StablehloFrontend().read(file(OVERWRITES.encode(), "it.mlir"))
-    assert "f32[1,1]" in caught.value.findings[0].found
+    caught = error_of(CaptureError, StablehloFrontend().read, file(OVERWRITES.encode(), "it.mlir"))
+    assert "f32[1,1]" in caught.findings[0].found
 
 
 HIDDEN = """

@@ -11,6 +11,7 @@ from aotc.base.errors import UsageError
 from aotc.bundle.sign.signer import load_signer
 from aotc_runtime.verification.public_keys import load_public_key
 from tests.conftest import Run
+from tests.refusals import error_of
 
 
 def mode(path: Path) -> int:
@@ -51,9 +52,7 @@ def test_an_encrypted_pair_loads_with_its_passphrase_only(
     assert mode(tmp_path / "ci.key") == 0o600
     assert load_signer(tmp_path / "ci.key", secret).key_id == done.document["key_id"]
     for wrong in (None, b"", b"another", secret + b"\n"):
-        with pytest.raises(UsageError) as caught:
-            load_signer(tmp_path / "ci.key", wrong)
-        assert caught.value.code == "AOTC-E007"
+        assert error_of(UsageError, load_signer, tmp_path / "ci.key", wrong).code == "AOTC-E007"
 
 
 def test_keygen_without_passphrase_writes_nothing(refused: Run, tmp_path: Path) -> None:

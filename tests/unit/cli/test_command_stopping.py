@@ -20,6 +20,7 @@ import pytest
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.loader import bundle_sources
 from tests.conftest import Bundle, Run
+from tests.running import python
 from tests.small_manifests import one_function
 from tests.waiting import SECONDS, said_at, started, until
 
@@ -251,12 +252,7 @@ def test_ctrl_c_in_import_is_quiet(digits_bundle: Bundle, module: str, options: 
     """Half imported modules cannot be imported again, and C++ code ends the process."""
     run = ["run", str(digits_bundle[0]), "predict", "--trust", str(digits_bundle[1]), *options]
     run += ["--input", "image=1x64xf32"]
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTING.replace("sys.argv[1]", repr(module), 1), "-", *run],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", IMPORTING.replace("sys.argv[1]", repr(module), 1), "-", *run)
     assert done.returncode == 130
     if options:
         assert json.loads(done.stdout)["findings"][0]["code"] == "AOTC-E981"
@@ -279,10 +275,7 @@ main()
 
 def test_ctrl_c_inside_msgspec_is_not_dropped(digits_bundle: Bundle) -> None:
     """It asks types for their hashes, and goes on whatever they raise."""
-    command = [sys.executable, "-c", DESCRIBING, "verify", str(digits_bundle[0])]
-    done = subprocess.run(
-        [*command, "--trust", str(digits_bundle[1])], capture_output=True, text=True, check=False
-    )
+    done = python("-c", DESCRIBING, "verify", digits_bundle[0], "--trust", digits_bundle[1])
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "aborted\n")
 
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-MANIFEST = """
-schema = 1
+from tests.conftest import manifest_of
+
+MANIFEST = manifest_of("""
 name = "program"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [entry_points.f]
 function = "spoken:f"
-"""
+""")
 
 
 @pytest.mark.parametrize(("options", "shown"), [((), False), (("-v",), True)])

@@ -23,6 +23,7 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.protobuf_wire import BYTES
 from aotc_runtime.schema.bundle_manifest import Target
 from tests.refusals import error_of
+from tests.waiting import in_threads
 
 MakeJob = Callable[..., CompileJob]
 Calling = Callable[[str, int], str]
@@ -119,14 +120,8 @@ def test_forks_give_same_bytes(make_job: MakeJob, varied: Executable, v3: Target
 
 
 def test_parallel_compilers_give_same_bytes(make_job: MakeJob, varied: Executable) -> None:
-    job, made = make_job(), list[Executable]()
-    threads = [
-        threading.Thread(target=lambda: made.append(XlaBackend().compile(job))) for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    job = make_job()
+    made = in_threads(3, lambda _: XlaBackend().compile(job))
     assert [executable.digest for executable in made] == [varied.digest] * 3
 
 
@@ -303,13 +298,8 @@ def test_every_private_name_is_there_and_a_missing_one_is_named() -> None:
     assert jaxlib_private.missing(["_version", "_xla.no_such_thing"]) == ["_xla.no_such_thing"]
 
 
-def _parts(serialized: bytes) -> tuple[bytes, list[Field], int]:
-    header, outer, _, index = xla_objects._split(serialized)
-    return header, outer, index
-
-
 def test_canonical_bytes_do_not_depend_on_the_order_of_object_files(varied: Executable) -> None:
-    header, outer, index = _parts(varied.serialized)
+    header, outer, _, index = xla_objects._split(varied.serialized)
     assert isinstance(outer[index].value, bytes)
     fields = protobuf.parse(outer[index].value)
     reversed_fields = [

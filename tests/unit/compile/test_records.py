@@ -16,6 +16,7 @@ from aotc.compile.xla import xla_objects
 from aotc.compile.xla.executable_records import SIGNATURE, messages
 from aotc.engines.cuda.cuda_worker import MACHINE, cubins
 from aotc_runtime.formats.protobuf_wire import BYTES, write_varint
+from tests.refusals import error_of
 
 BLOCK, HEADER = 1 << 16, 24
 SIGNED = struct.pack("<QQQQQ", 0, 0, 0, ord("s"), 0)
@@ -133,9 +134,7 @@ def test_compressed_executable_names_cramjam(monkeypatch: pytest.MonkeyPatch) ->
     plain = executable(riegeli(chunk(b"a", snappy=False)))
     monkeypatch.setitem(sys.modules, "cramjam", None)
     assert list(messages(plain)) == [b"a"]
-    with pytest.raises(UsageError) as refused:
-        list(messages(executable(GOOD)))
-    (finding,) = refused.value.findings
+    (finding,) = error_of(UsageError, list, messages(executable(GOOD))).findings
     assert (finding.code, finding.title) == ("AOTC-E057", "cramjam is not installed")
 
 

@@ -7,16 +7,16 @@ import pytest
 
 from aotc.base.errors import BuildManifestError
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from tests.conftest import manifest_of
+from tests.refusals import error_of
 
-MANIFEST = """schema = 1
+MANIFEST = manifest_of("""
 name = "scored"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [entry_points.f]
 function = "program:f"
 inputs.x = { shape = [4, 8], dtype = "float32" }
 [entry_points.f.evaluation]
-"""
+""")
 
 
 def read(folder: Path, evaluation: str) -> BuildManifest:
@@ -77,9 +77,7 @@ def test_the_files_of_a_folder_are_sorted(tmp_path: Path) -> None:
 )
 def test_bad_evaluations(evaluation: str, code: str, key: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BuildManifestError) as refused:
-        read(tmp_path, evaluation)
-    (finding,) = refused.value.findings
+    (finding,) = error_of(BuildManifestError, read, tmp_path, evaluation).findings
     assert finding.code == f"AOTC-{code}"
     assert finding.where.endswith(f"entry_points.f.evaluation.{key}")
     assert text in f"{finding.expected} {finding.found} {finding.hint}"

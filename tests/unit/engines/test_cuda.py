@@ -13,6 +13,7 @@ from aotc.engines.cuda.gpu_descriptions import ASSUMED, claims, complete, set_fi
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import CudaDevice
 from aotc_runtime.schema.served_kernels import cuda_module
+from tests.refusals import error_of
 from tests.unit.engines.lowering import install
 
 TEXT = """\
@@ -173,9 +174,7 @@ def test_what_is_there_is_found_with_its_versions(site: Path) -> None:
 
 
 def refused() -> tuple[Finding, ...]:
-    with pytest.raises(CompileError) as error:
-        cuda_wheels.find("0.12.0")
-    return error.value.findings
+    return error_of(CompileError, cuda_wheels.find, "0.12.0").findings
 
 
 @pytest.mark.usefixtures("site")

@@ -11,6 +11,7 @@ from aotc.config.dtype_names import SHORT_DTYPES
 from aotc.report.array_files import fill_array, read_arguments, with_dtype, write_npz
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType, TensorSpec
+from tests.refusals import error_of
 
 SPEC = TensorSpec(path="x", shape=(), dtype=DType.FLOAT32, weak_type=False)
 
@@ -40,9 +41,7 @@ def test_wide_integers_are_exact() -> None:
     ],
 )
 def test_numbers_that_do_not_fit_are_refused(text: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        fill_array(SPEC, text)
-    assert caught.value.code == "AOTC-E011"
+    assert error_of(UsageError, fill_array, SPEC, text).code == "AOTC-E011"
 
 
 def test_results_of_any_name_and_dtype_come_back_from_a_file(tmp_path: Path) -> None:

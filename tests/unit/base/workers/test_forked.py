@@ -16,7 +16,8 @@ import pytest
 from aotc.base.child_processes import Processes, StoppedError
 from aotc.base.workers import forked_workers, worker_parent
 from aotc.base.workers.forked_workers import KEPT_MAX, Zygotes
-from tests.waiting import until
+from tests.refusals import error_of
+from tests.waiting import in_threads, until
 
 MODULE = """
 import os, resource, signal, subprocess, sys, time
@@ -98,9 +99,7 @@ class Asking:
         )
 
     def crash(self, job: str, **more: Any) -> worker_parent.CrashedError:
-        with pytest.raises(worker_parent.CrashedError) as caught:
-            self(job, **more)
-        return caught.value
+        return error_of(worker_parent.CrashedError, self, job, **more)
 
     def numbers(self) -> list[int]:
         """Of the job that hangs, of what it has started, and of its zygote."""
@@ -146,14 +145,8 @@ def test_files_that_were_edited_are_imported_again_for_the_next_job(ask: Asking)
 
 
 def test_jobs_run_beside_each_other(ask: Asking) -> None:
-    found: list[list[str]] = []
-    threads = [threading.Thread(target=lambda: found.append(ask("job"))) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = in_threads(5, lambda _: ask("job"))
     assert len({tuple(each[:2]) for each in found}) == 1
-    assert len(found) == len(threads)
 
 
 def test_a_job_holds_no_descriptor_of_others_or_of_the_zygote(ask: Asking) -> None:

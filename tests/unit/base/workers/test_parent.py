@@ -15,6 +15,7 @@ from aotc.base.errors import CaptureError
 from aotc.base.workers import worker_parent
 from aotc.base.workers.worker_child import ANSWER, FINDINGS
 from aotc_runtime.base.errors import Finding
+from tests.refusals import error_of
 
 FINDING = Finding(code="AOTC-E822", where="f", expected="a", found="b", hint="c")
 
@@ -62,9 +63,7 @@ def run(code: str, within: Path, **more: Any) -> Any:
 
 
 def crash(code: str, within: Path, **more: Any) -> worker_parent.CrashedError:
-    with pytest.raises(worker_parent.CrashedError) as caught:
-        run(code, within, **more)
-    return caught.value
+    return error_of(worker_parent.CrashedError, run, code, within, **more)
 
 
 def test_answer_is_returned_and_progress_told_apart_from_output(tmp_path: Path) -> None:
@@ -82,9 +81,7 @@ def test_answer_is_returned_and_progress_told_apart_from_output(tmp_path: Path) 
 
 @pytest.mark.parametrize("refusing", ["refuse", "refuse_from_a_thread"])
 def test_worker_findings_are_raised_as_their_family(refusing: str, tmp_path: Path) -> None:
-    with pytest.raises(CaptureError) as caught:
-        run(f"answer(int, {refusing})", tmp_path)
-    assert caught.value.findings == (FINDING,)
+    assert error_of(CaptureError, run, f"answer(int, {refusing})", tmp_path).findings == (FINDING,)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import Bundle
+from tests.refusals import error_of
 
 NOW = datetime.now(UTC)
 
@@ -93,6 +94,4 @@ def fewer_profiles(data: bytes) -> bytes:
 def test_foreign_proof_fails(repack: Repack, change: Callable[[bytes], bytes], code: str) -> None:
     bundle = repack(change)
     read_unverified(bundle)  # what loads bundles does not look into it
-    with pytest.raises(BundleFormatError) as caught:
-        review(bundle, None, NOW)
-    assert caught.value.code == code
+    assert error_of(BundleFormatError, review, bundle, None, NOW).code == code

@@ -14,6 +14,7 @@ from aotc.bundle.write.added_attestations import with_attestations
 from aotc_runtime.base import limits
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
+from tests.refusals import error_of
 
 
 @pytest.fixture
@@ -67,9 +68,7 @@ def test_redirected_link_has_nothing_else_replaced(bundle: Path, tmp_path: Path)
 def test_a_bundle_that_is_gone_when_it_is_to_be_written_is_one_error(bundle: Path) -> None:
     root = root_of(bundle)
     bundle.unlink()
-    with pytest.raises(UsageError) as refused:
-        with_attestations(bundle, root, [b"{}"])
-    (finding,) = refused.value.findings
+    (finding,) = error_of(UsageError, with_attestations, bundle, root, [b"{}"]).findings
     assert (finding.code, finding.where) == ("AOTC-E003", str(bundle))
     assert finding.found == "No such file or directory"
 

@@ -13,6 +13,7 @@ from aotc.commands.bench.bench_processes import measure, thread_counts
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.xla import xla_engine
 from tests.conftest import Bundle, Run
+from tests.refusals import error_of
 
 
 @pytest.fixture(autouse=True)
@@ -125,9 +126,8 @@ def test_measuring_refusal_keeps_its_code(digits_bundle: Bundle, tmp_path: Path)
     def remove(*_: object) -> None:
         bundle.unlink(missing_ok=True)
 
-    with pytest.raises(AotcError) as refused:
-        measured((bundle, digits_bundle[1]), remove)
-    assert (refused.value.code, refused.value.exit_code) == ("AOTC-E108", 5)
+    refused = error_of(AotcError, measured, (bundle, digits_bundle[1]), remove)
+    assert (refused.code, refused.exit_code) == ("AOTC-E108", 5)
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,9 @@ def test_a_measuring_process_that_dies_is_one_finding(
     digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch, code: str, status: str
 ) -> None:
     monkeypatch.setattr(bench_processes, "START", code)
-    with pytest.raises(AotcError) as refused:
-        measured(digits_bundle, lambda *_: None)
-    (finding,) = refused.value.findings
-    assert (finding.code, refused.value.exit_code) == ("AOTC-E759", 7)
+    refused = error_of(AotcError, measured, digits_bundle, lambda *_: None)
+    (finding,) = refused.findings
+    assert (finding.code, refused.exit_code) == ("AOTC-E759", 7)
     assert finding.found.startswith(status)
 
 

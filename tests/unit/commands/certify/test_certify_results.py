@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 import msgspec
-import pytest
 from unit.runtime.samples import manifest
 
 from aotc.bundle.sign.attestation import attest, certificate_by, certificates_in
@@ -29,6 +28,7 @@ from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.verification.public_keys import load_public_key
+from tests.refusals import error_of
 
 RUN = FixtureRun("f[n=1]", "sha256:1", "sha256:2", True, "0.0", "1e-07", 3, 8, "y", "0.1")
 THERE = Surroundings("znver5", ("avx2",), "Linux", "glibc 2.40", "3.13", "0.1", {"jaxlib": "0.12"})
@@ -84,14 +84,10 @@ def test_only_targets_that_the_package_alone_runs_are_certified_with_it() -> Non
         ("fast", "a", "code for jaxlib"),
         ("jaxlib", "c", "code for fast and jaxlib"),
     ):
-        with pytest.raises(AotcError) as refused:
-            targets_run_by(package, every, target, ())
-        (finding,) = refused.value.findings
+        (finding,) = error_of(AotcError, targets_run_by, package, every, target, ()).findings
         assert (finding.code, finding.where, finding.found) == ("AOTC-E505", target, found)
         assert package in finding.expected
-    with pytest.raises(AotcError) as refused:
-        targets_run_by("jaxlib", every, "d", ())
-    assert refused.value.findings[0].found == "d"
+    assert error_of(AotcError, targets_run_by, "jaxlib", every, "d", ()).findings[0].found == "d"
 
 
 NO_WHEEL = Finding("AOTC-E551", "jaxlib 0.1", "an environment", "none", "")

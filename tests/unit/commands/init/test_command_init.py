@@ -20,6 +20,7 @@ from aotc.commands.init.init_request import Job, read_request
 from aotc.commands.init.inspect_function_worker import look
 from aotc.commands.init.manifest_draft import Draft, draft, manifest_text
 from tests.conftest import Run
+from tests.refusals import error_of
 
 Drafting = Callable[..., Draft]
 
@@ -123,11 +124,10 @@ def traced(drafts: Sequence[Draft], folder: Path) -> set[str]:
 
 def refusal_of(drafting: Drafting, arguments: Sequence[str]) -> tuple[int, list[str], str]:
     """The exit code, the codes, and all that is said."""
-    with pytest.raises(UsageError) as refused:
-        drafting(*arguments)
-    findings = refused.value.findings
+    refused = error_of(UsageError, drafting, *arguments)
+    findings = refused.findings
     said = "\n".join(f"{f.title}\n{f.where}\n{f.expected}\n{f.found}\n{f.hint}" for f in findings)
-    return refused.value.exit_code, [finding.code for finding in findings], said
+    return refused.exit_code, [finding.code for finding in findings], said
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -355,9 +355,8 @@ def test_a_file_is_replaced_with_force_alone(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.b", 'we ird"', "größe"])
 def test_quoted_names_fail_manifest_rules(drafting: Drafting, tmp_path: Path, name: str) -> None:
     drafted = drafting("program:annotated", "--input=image=f32[4]", f"--entry-point={name}")
-    with pytest.raises(BuildManifestError) as refused:
-        traced([drafted], tmp_path)
-    assert [finding.code for finding in refused.value.findings] == ["AOTC-E805"]
+    refused = error_of(BuildManifestError, traced, [drafted], tmp_path)
+    assert [finding.code for finding in refused.findings] == ["AOTC-E805"]
     assert list(tomllib.loads((tmp_path / "all.toml").read_text())["entry_points"]) == [name]
 
 

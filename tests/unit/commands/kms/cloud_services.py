@@ -123,7 +123,7 @@ def azure(key: ec.EllipticCurvePrivateKey) -> type[BaseHTTPRequestHandler]:
                 assert self.path.startswith(f"{KEY_ID.removeprefix(f'https://{VAULT}')}/sign")
                 stated = json.loads(asked)
                 assert stated["alg"] == "ES256"
-                digest = _from_url(stated["value"])
+                digest = urlsafe_b64decode(stated["value"] + "=" * (-len(stated["value"]) % 4))
                 r, s = decode_dss_signature(key.sign(digest, DIGEST))
                 self.answer({"kid": KEY_ID, "value": _url(r.to_bytes(32) + s.to_bytes(32))})
 
@@ -191,7 +191,3 @@ def google(key: ec.EllipticCurvePrivateKey, folder: Path) -> Iterator[int]:
 
 def _url(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _from_url(text: str) -> bytes:
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -21,6 +21,7 @@ from aotc.commands.record_expected.record_expected_command import record_expecte
 from aotc.commands.record_expected.recording_process import _cut, enter_expected, record
 from aotc.config.build_manifest import read_build_manifest
 from aotc_runtime.base.errors import AotcError
+from tests.refusals import error_of
 
 MANIFESTS = Path(__file__).parents[4] / "manifests"
 
@@ -49,9 +50,8 @@ def test_a_manifest_may_name_the_file_that_is_written(tmp_path: Path) -> None:
     path = tmp_path / "resnet.toml"
     path.write_text(text.replace("resnet/expected.npz", str(new)), encoding="utf-8")
     for written, code in ((new, "AOTC-E843"), (None, "AOTC-E808")):
-        with pytest.raises(AotcError) as refused:
-            record(path, None, Path("/nowhere/python"), written)
-        assert refused.value.code == code
+        refused = error_of(AotcError, record, path, None, Path("/nowhere/python"), written)
+        assert refused.code == code
 
 
 STRANGE: dict[str, Callable[[Path], object]] = {
@@ -85,9 +85,8 @@ def test_strange_results_of_the_framework_process_are_refused(
         STRANGE[kind](folder / file)
 
     monkeypatch.setattr(recording_process, "run_script", run)
-    with pytest.raises(AotcError) as refused:
-        record(MANIFESTS / "resnet.toml", None, Path(sys.executable))
-    assert refused.value.code == "AOTC-E843"
+    refused = error_of(AotcError, record, MANIFESTS / "resnet.toml", None, Path(sys.executable))
+    assert refused.code == "AOTC-E843"
 
 
 @pytest.mark.parametrize(

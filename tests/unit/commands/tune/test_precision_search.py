@@ -15,12 +15,11 @@ from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, MeasuredCandidate
+from tests.conftest import manifest_of
 from tests.refusals import error_of
 
-MANIFEST = """schema = 1
+MANIFEST = manifest_of("""
 name = "small"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 weights.params.source = "params.safetensors"
 precision.small.weights = "int8"
 precision.tiny.weights = "int4"
@@ -33,7 +32,7 @@ precision = LIST
 data = "data.npz"
 metric = "rmse"
 LIMIT
-"""
+""")
 
 
 @dataclass

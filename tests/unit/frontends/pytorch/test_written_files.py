@@ -127,10 +127,9 @@ def test_sizes_may_be_dimensions_of_jax() -> None:
     model = read("sizes")
     n, m = jax.export.symbolic_shape("n, m", constraints=["n >= 2", "m >= 2"])
     given = [jax.ShapeDtypeStruct((n, m), jnp.float32)] * 2
-    with pytest.raises(CaptureError) as caught:
-        jax.export.export(jax.jit(model.function))({}, *given)
-    assert caught.value.code == "AOTC-E844", "a fraction of sizes that vary"
-    assert "export with fixed sizes" in str(caught.value.findings[0].hint)
+    caught = error_of(CaptureError, jax.export.export(jax.jit(model.function)), {}, *given)
+    assert caught.code == "AOTC-E844", "a fraction of sizes that vary"
+    assert "export with fixed sizes" in str(caught.findings[0].hint)
     convolutions = read("convolutions")
     weights = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in convolutions.weights.items()}
     (batch,) = jax.export.symbolic_shape("b")

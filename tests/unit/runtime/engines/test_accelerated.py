@@ -15,6 +15,7 @@ from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.xla import xla_engine
 from aotc_runtime.engines.xla.xla_accelerator import Accelerated
 from tests.conftest import Bundle
+from tests.refusals import error_of
 
 
 class Elsewhere(Accelerated):
@@ -67,7 +68,5 @@ def test_results_are_copied_whatever_their_type(name: str) -> None:
 def test_a_process_serves_one_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xla_engine, "_serving", None)
     assert xla_engine.start("cpu") is xla_engine.start("cpu") is xla_engine.processor()
-    with pytest.raises(BackendError) as refused:
-        xla_engine.start("cuda")
-    (finding,) = refused.value.findings
+    (finding,) = error_of(BackendError, xla_engine.start, "cuda").findings
     assert (finding.code, finding.found) == ("AOTC-E758", "cuda")

@@ -12,6 +12,7 @@ import pytest
 from aotc_runtime.base.errors import BackendError
 from aotc_runtime.engines.xla import xla_flags as flags
 from tests.conftest import Bundle
+from tests.refusals import error_of
 
 from ..samples import refused
 
@@ -100,9 +101,8 @@ def test_probe_finds_packages_of_its_process(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     monkeypatch.setenv("PYTHONHOME", sys.base_prefix)
     said = "repr([*sys.path[:2], *sys.warnoptions, __import__('os').environ['PYTHONHOME']])"
-    with pytest.raises(BackendError) as caught:
-        flags.require(REFUSING.format(said), "0.0")
-    assert caught.value.findings[0].found == repr(["/nowhere", "", sys.base_prefix])
+    caught = error_of(BackendError, flags.require, REFUSING.format(said), "0.0")
+    assert caught.findings[0].found == repr(["/nowhere", "", sys.base_prefix])
 
 
 @pytest.mark.usefixtures("set_flags")
@@ -137,9 +137,8 @@ def test_odd_program_runs_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
 @pytest.mark.usefixtures("set_flags")
 def test_embedded_interpreter_asks_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/usr/sbin/server")
-    with pytest.raises(BackendError) as caught:
-        flags.require(REFUSING.format("'no'"), "0.0")
-    assert (caught.value.code, caught.value.findings[0].found) == ("AOTC-E750", "no")
+    caught = error_of(BackendError, flags.require, REFUSING.format("'no'"), "0.0")
+    assert (caught.code, caught.findings[0].found) == ("AOTC-E750", "no")
 
 
 @pytest.mark.usefixtures("set_flags")

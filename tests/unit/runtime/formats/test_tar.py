@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats.tar_archive import BLOCK, read_members
+from tests.refusals import error_of
 
 NAMES = st.from_regex(r"\A(?:[a-z_-][a-z.]{0,5}/){0,3}[a-z0-9][a-z0-9.-]{0,9}\Z")
 
@@ -54,8 +55,6 @@ WHOLE = archive({"a": bytes(600)}, tarfile.USTAR_FORMAT)
 def test_what_is_not_a_whole_archive_is_named(
     data: bytes, title: str, found: str, expected: str
 ) -> None:
-    with pytest.raises(BundleFormatError) as refused:
-        read_members(memoryview(data), where="x")
-    (said,) = refused.value.findings
+    (said,) = error_of(BundleFormatError, read_members, memoryview(data), where="x").findings
     assert (said.code, said.title, said.found) == ("AOTC-E103", title, found)
     assert said.expected == expected

@@ -15,6 +15,7 @@ from aotc_runtime import AotcError
 from aotc_serve.ray.pinned_deployment import Arguments, arguments_of, pin
 from aotc_serve.service.bundle_repository import Repository
 from tests.conftest import Bundle
+from tests.refusals import error_of
 
 BOTH = {"bundle": "a.aotb", "trust": "trust.toml"}
 
@@ -40,9 +41,8 @@ def test_text_and_numbers_mean_the_same() -> None:
     ],
 )
 def test_other_arguments_are_refused(change: dict[str, Any], where: str) -> None:
-    with pytest.raises(AotcError) as caught:
-        arguments_of({**BOTH, **change})
-    assert (caught.value.code, caught.value.findings[0].where) == ("AOTC-E785", where)
+    caught = error_of(AotcError, arguments_of, {**BOTH, **change})
+    assert (caught.code, caught.findings[0].where) == ("AOTC-E785", where)
 
 
 def test_file_pins_verified_digest(digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,10 +85,9 @@ def test_only_the_pinned_bundle_is_served(digits_bundle: Bundle, tmp_path: Path)
     assert load(place, what) == ["serving"]
     good = place.read_bytes()
     versions.write("1.0.1", place)
-    with pytest.raises(AotcError) as caught:
-        load(place, what)
-    assert caught.value.code == "AOTC-E783"
-    assert caught.value.findings[0].expected == what.settings.digest
+    caught = error_of(AotcError, load, place, what)
+    assert caught.code == "AOTC-E783"
+    assert caught.findings[0].expected == what.settings.digest
     place.write_bytes(flipped(good))
     with pytest.raises(AotcError, match="AOTC-E2"):
         load(place, what)

@@ -362,18 +362,17 @@ def test_any_mapping_stands_for_a_dict_and_a_list_for_a_tuple() -> None:
     ],
 )
 def test_structure_is_told(spec: dict[str, Any], value: Any, expected: str, found: str) -> None:
-    with pytest.raises(ShapeError) as refused:
-        list(flatten(tree(spec), value, "x"))
-    (finding,) = refused.value.findings
+    (finding,) = error_of(ShapeError, lambda: list(flatten(tree(spec), value, "x"))).findings
     assert (finding.code, finding.where) == ("AOTC-E604", "x")
     assert (finding.expected, finding.found) == (expected, found)
 
 
 def test_another_structure_is_refused_at_its_place() -> None:
     spec = {"node": "list", "items": [LEAF, {"node": "dict", "items": {"a": LEAF}}]}
-    with pytest.raises(ShapeError) as refused:
-        list(flatten(tree(spec), [1, 2], "x"))
-    assert refused.value.findings[0].where == "x/1"
+    assert (
+        error_of(ShapeError, lambda: list(flatten(tree(spec), [1, 2], "x"))).findings[0].where
+        == "x/1"
+    )
 
 
 def entry_point(**kinds: str) -> EntryPoint:

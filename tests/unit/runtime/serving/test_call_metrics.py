@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import threading
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from aotc_runtime.serving.call_metrics import (
     latency_of,
 )
 from aotc_runtime.serving.served_call import BUCKETS, CallCounter
+from tests.waiting import in_threads
 
 
 def test_calls_are_counted_by_path_and_executable() -> None:
@@ -96,15 +96,7 @@ def test_a_call_of_any_length_is_counted() -> None:
 def test_no_call_is_lost_between_threads() -> None:
     counter = CallCounter()
 
-    def work() -> None:
-        for _ in range(5000):
-            counter.observe(10)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, lambda _: [counter.observe(10) for _ in range(5000)])
     assert latency_of(counter).cumulative == (40_000,)
 
 

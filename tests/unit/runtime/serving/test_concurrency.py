@@ -12,6 +12,7 @@ import numpy as np
 import aotc_runtime
 from aotc_runtime import LoadedBundle, ShapeError
 from tests.conftest import Bundle
+from tests.waiting import in_threads
 
 from ..samples import refused
 
@@ -30,24 +31,17 @@ def test_many_threads_get_their_own_results(digits: LoadedBundle) -> None:
     expected = [digits["predict"](image)["probabilities"].copy() for image in inputs]
     before = sum(digits["predict"].calls.values())
     end = time.monotonic() + SECONDS
-    wrong: list[int] = []
-    served = [0] * THREADS
 
-    def work(number: int) -> None:
-        index = number
+    def work(number: int) -> int:
+        index, served = number, 0
         while time.monotonic() < end:
             index = (index + 7) % len(inputs)
             result = digits["predict"](inputs[index])
-            served[number] += 1
-            if not np.array_equal(result["probabilities"], expected[index]):
-                wrong.append(index)
+            served += 1
+            np.testing.assert_array_equal(result["probabilities"], expected[index])
+        return served
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    served = in_threads(THREADS, work)
     assert all(served), "no thread is starved"
     assert sum(digits["predict"].calls.values()) == before + sum(served), "every call is counted"
 
@@ -84,24 +78,15 @@ def test_of_many_calls_that_donate_one_array_exactly_one_is_served(train: Loaded
 
 def _at_once(count: int, call: Callable[[], Any]) -> list[str]:
     """Return what became of so many calls that begin together: "served" or an error code."""
-    barrier = threading.Barrier(count)
-    outcomes: list[str] = []
 
-    def work() -> None:
-        barrier.wait()
+    def work(_: int) -> str:
         try:
             call()
         except ShapeError as error:
-            outcomes.append(error.code)
-        else:
-            outcomes.append("served")
+            return error.code
+        return "served"
 
-    threads = [threading.Thread(target=work) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
+    return in_threads(count, work)
 
 
 def test_closing_while_calls_run_refuses_or_serves_and_nothing_else(digits_bundle: Bundle) -> None:

@@ -6,6 +6,7 @@ import pytest
 from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
 from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.schema.shard_layout import mesh_of
+from tests.refusals import error_of
 
 from ..samples import refused
 
@@ -70,9 +71,7 @@ def test_an_array_that_is_used_up_lets_go_of_what_its_views_show(array: DeviceAr
     array.delete()
     array.delete()
     array.give_back()
-    with pytest.raises(ShapeError) as refused:
-        array.buffer()
-    assert refused.value.code == "AOTC-E631" and array.take_buffer() is None
+    assert error_of(ShapeError, array.buffer).code == "AOTC-E631" and array.take_buffer() is None
     np.testing.assert_array_equal(view, value)
 
 
@@ -82,9 +81,8 @@ def test_an_array_that_is_spread_has_no_dlpack(array: DeviceArray) -> None:
         array.device, array.buffer(), Aval(array.shape, array.dtype, placement=placement)
     )
     assert spread.placement is placement
-    with pytest.raises(ShapeError) as refused:
-        spread.__dlpack__()
-    assert (refused.value.code, refused.value.findings[0].found) == (
+    refused = error_of(ShapeError, spread.__dlpack__)
+    assert (refused.code, refused.findings[0].found) == (
         "AOTC-E634",
         "an array on 1 devices",
     )

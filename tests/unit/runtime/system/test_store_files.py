@@ -17,14 +17,10 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-@pytest.fixture
-def pipe(tmp_path: Path) -> Path:
-    os.mkfifo(tmp_path / "pipe")
-    return tmp_path / "pipe"
-
-
 @pytest.mark.parametrize("read", READERS)
-def test_odd_files_are_unread(tmp_path: Path, pipe: Path, read: Callable[[Path], object]) -> None:
+def test_odd_files_are_unread(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     for path in (Path("/dev/zero"), Path("/dev/null"), pipe, tmp_path, tmp_path / "none"):
         before = descriptors()
         with pytest.raises(OSError):
