@@ -41,15 +41,15 @@ class Coupling(NamedTuple):
 class _Flow:
     """Follows states through a jaxpr and its nested ones, loops until nothing changes."""
 
-    def made(self, chain: Chain, given: Sequence[State]) -> list[State]:
+    def transfer(self, chain: Chain, given: Sequence[State]) -> list[State]:
         """Return the states of an equation's results, from those of its operands."""
         raise NotImplementedError
 
-    def joined(self, one: State, other: State) -> State:
+    def join(self, one: State, other: State) -> State:
         """Return the state of a value that is either; `one` itself, if nothing else is known."""
         raise NotImplementedError
 
-    def stepped(self, chain: Chain, state: State) -> State:
+    def in_loop(self, chain: Chain, state: State) -> State:
         """Return the state of what each step of a loop changes."""
         raise NotImplementedError
 
@@ -70,28 +70,28 @@ class _Flow:
         match equation.primitive.name:
             case "cond":
                 branches = [self.run(each, given[1:], chain) for each in inner]
-                return [reduce(self.joined, each, given[0]) for each in zip(*branches, strict=True)]
+                return [reduce(self.join, each, given[0]) for each in zip(*branches, strict=True)]
             case "while":
                 going, body = (equation.params[f"{each}_jaxpr"].jaxpr for each in ("cond", "body"))
                 tests = equation.params["cond_nconsts"]
-                made = self._looped(chain, body, given[tests:])
+                made = self._run_loop(chain, body, given[tests:])
                 (goes,) = self.run(going, [*given[:tests], *made], chain)
-                return [self.joined(each, self.stepped(chain, goes)) for each in made]
+                return [self.join(each, self.in_loop(chain, goes)) for each in made]
             case "scan":
-                return self._looped(chain, inner[0], given)
+                return self._run_loop(chain, inner[0], given)
         own = (*equation.invars, *equation.outvars)
         called = (*inner[0].invars, *inner[0].outvars) if inner else ()
         if len(called) == len(own) and all(map(_is_alike, own, called)):
             return self.run(inner[0], given, chain)
-        return self.made(chain, given)
+        return self.transfer(chain, given)
 
-    def _looped(self, chain: Chain, body: Any, given: list[State]) -> list[State]:
+    def _run_loop(self, chain: Chain, body: Any, given: list[State]) -> list[State]:
         """Return the states of what a loop carries, and stacks, after any number of steps."""
         operands = chain[0].invars[-len(given) :]
         carries = sum(map(_is_alike, chain[0].outvars, body.outvars))
         end = sum(map(_is_alike, operands, body.invars))
         carry = [
-            state if variable is made else self.stepped(chain, state)
+            state if variable is made else self.in_loop(chain, state)
             for variable, made, state in zip(
                 body.invars[end - carries : end],
                 body.outvars,
@@ -101,7 +101,7 @@ class _Flow:
         ]
         while True:
             made = self.run(body, [*given[: end - carries], *carry, *given[end:]], chain)
-            after = [*map(self.joined, carry, made)]
+            after = [*map(self.join, carry, made)]
             if all(one is other for one, other in zip(carry, after, strict=True)):
                 return [*carry, *made[carries:]]
             carry = after
@@ -139,10 +139,10 @@ class _Rows(_Flow):
         """Return the axes whose size depends on the dimension."""
         return [axis for axis, size in enumerate(shape) if self._of(size)]
 
-    def joined(self, one: State, other: State) -> State:
+    def join(self, one: State, other: State) -> State:
         return max((one, other), key=_level)
 
-    def stepped(self, chain: Chain, state: State) -> State:
+    def in_loop(self, chain: Chain, state: State) -> State:
         if chain[0].primitive.name == "scan":
             is_over_rows = self._of(chain[0].params["length"])
             return _coupled(chain) if is_over_rows else state
@@ -150,7 +150,7 @@ class _Rows(_Flow):
         coupling = state.coupling if _level(state) else None
         return None if coupling and coupling.chain[0].primitive.name in _ALL else state
 
-    def made(self, chain: Chain, given: Sequence[State]) -> list[State]:
+    def transfer(self, chain: Chain, given: Sequence[State]) -> list[State]:
         equation = chain[0]
         name, params = equation.primitive.name, equation.params
         found: Any = max(given, key=_level, default=None)
@@ -168,7 +168,7 @@ class _Rows(_Flow):
         elif _level(found) in (_OWN, _NUMBERED):
             if self._chooses(equation):
                 # By a number that comes from the row's own, trials show which.
-                others = reduce(self.joined, (given[0], *given[2:]), _Row(_OWN))
+                others = reduce(self.join, (given[0], *given[2:]), _Row(_OWN))
                 found = others if _level(given[1]) == _NUMBERED else _coupled(chain)
             elif self._mixes(equation, given):
                 found = _coupled(chain)
@@ -241,13 +241,13 @@ class _Sizes(_Flow):
         self._dimension, self._at = dimension, {**others, dimension: np.asarray(sizes)}
         self.found: Coupling | None = None
 
-    def joined(self, one: State, other: State) -> State:
+    def join(self, one: State, other: State) -> State:
         return one if one is other else None
 
-    def stepped(self, chain: Chain, state: State) -> State:
+    def in_loop(self, chain: Chain, state: State) -> State:
         return None
 
-    def made(self, chain: Chain, given: Sequence[State]) -> list[State]:
+    def transfer(self, chain: Chain, given: Sequence[State]) -> list[State]:
         equation, name = chain[0], chain[0].primitive.name
         nothing: list[State] = [None] * len(equation.outvars)
         if name == "dim_as_value":
@@ -294,7 +294,7 @@ def split_coupling(jaxpr: Any, dimension: str, alike: Sequence[bool]) -> Couplin
         _Row(_OWN) if flow.axes(_shape(variable)) and not is_alike else None
         for variable, is_alike in zip(jaxpr.invars, alike, strict=True)
     ]
-    found: State = reduce(flow.joined, flow.run(jaxpr, given), None)
+    found: State = reduce(flow.join, flow.run(jaxpr, given), None)
     return found.coupling if _level(found) > _OWN else None
 
 
