@@ -1,22 +1,21 @@
 """A small program with everything that an engine has to do, built and served by any of them."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
-from aotc.pipeline.build import Built, build
-from aotc.pipeline.build_options import BuildOptions
+from aotc.pipeline.build import Built
 from aotc_runtime.base.errors import Finding
+from tests.e2e.small_programs import build_trusted
 from tests.hostile import tampering
+from tests.refusals import error_of
+from tests.running import printed, python
 
 PROGRAM = """
 import jax
@@ -122,21 +121,11 @@ def write(folder: Path, engines: str, targets: str = '"cpu-x86-64-v3"') -> Path:
 
 def make(folder: Path, manifest: Path) -> Built:
     """sums.aotb with trust.toml in a folder."""
-    signer = LocalSigner.ephemeral()
-    (folder / "trust.toml").write_text(policy_text("sums", [signer.public_pem()]))
-    return build(manifest, folder / "sums.aotb", BuildOptions(signer=signer))
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """A process of Python."""
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return build_trusted(manifest, folder / "sums.aotb")
 
 
 def served(sums: Path, threads: int, program: str = SERVER) -> dict[str, Any]:
-    done = run("-c", program, sums / "sums.aotb", sums / "trust.toml", threads)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(printed(program, sums / "sums.aotb", sums / "trust.toml", threads))
 
 
 def manifests(path: Path) -> dict[str, dict[str, Any]]:
@@ -175,14 +164,12 @@ def with_code(change: Callable[[bytes], bytes]) -> Change:
 def refused_at_load(bundle: Path, folder: Path, change: Change) -> Finding:
     """The finding for which a bundle is refused that is trusted and may run here."""
     path, policy = changed(bundle, folder, change)
-    with pytest.raises(aotc_runtime.AotcError) as caught:
-        aotc_runtime.load(path, trust=policy)
-    return caught.value.findings[0]
+    return error_of(aotc_runtime.AotcError, aotc_runtime.load, path, trust=policy).findings[0]
 
 
 def refused_by_a_server(bundle: Path, folder: Path, change: Change) -> str:
     """Return what a server says that refuses an executable, and lives to tell."""
-    done = run("-c", SERVER, *changed(bundle, folder, change), 0)
+    done = python("-c", SERVER, *changed(bundle, folder, change), 0)
     assert done.returncode > 0
     assert "AOTC-E753" in done.stderr, done.stderr
     return done.stderr

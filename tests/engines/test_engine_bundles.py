@@ -5,7 +5,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from threading import Barrier, Thread
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,11 @@ import pytest
 import aotc_runtime
 from aotc.base.errors import EngineFailedError, finding
 from aotc.base.evidence import Evidence
-from aotc.bundle.sign.signer import LocalSigner
 from aotc.check import parity_process
-from aotc.pipeline.build import build
-from aotc.pipeline.build_options import BuildOptions
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import Finding
 from tests.conftest import manifest_of
+from tests.e2e.small_programs import build_trusted
 from tests.engines.conftest import Other
 from tests.engines.sums import (
     FACTORIZED,
@@ -34,13 +31,14 @@ from tests.engines.sums import (
     manifests,
     refused_at_load,
     refused_by_a_server,
-    run,
     served,
     with_code,
     write,
 )
-from tests.hostile.tampering import Documents, in_memory, policy_for, take_apart
+from tests.hostile.tampering import Documents, in_memory, take_apart
 from tests.refusals import error_of
+from tests.running import python
+from tests.waiting import in_threads
 
 
 def test_a_target_says_which_engine_and_release_its_code_is_for(sums: Path, other: Other) -> None:
@@ -89,25 +87,16 @@ def test_as_many_threads_as_asked_for(sums: Path, threads: int) -> None:
 
 
 def test_threads_that_call_at_once_get_their_own_results(sums: Path) -> None:
-    barrier, wrong = Barrier(32), []
     with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
         predict = loaded["predict"]
 
-        def call(number: int) -> None:
+        def call(number: int) -> bool:
             image = IMAGE + np.float32(number)
             expected = image @ KERNEL + np.arange(3, dtype=np.float32)
-            barrier.wait()
-            for _ in range(200):
-                found = predict(image)["scores"]
-                if not np.allclose(found, expected, rtol=1e-5, atol=1e-4):
-                    wrong.append((number, found))
+            found = [predict(image)["scores"] for _ in range(200)]
+            return np.allclose(found, expected, rtol=1e-5, atol=1e-4)
 
-        threads = [Thread(target=call, args=(number,)) for number in range(32)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
+        assert all(in_threads(32, call))
 
 
 def test_a_state_stays_with_the_engine_and_is_used_up(sums: Path) -> None:
@@ -150,7 +139,7 @@ with aotc_runtime.load(bundle, trust=policy) as loaded:
 
 @pytest.mark.parametrize("beside", ["", "import jax; jax.config.update('jax_enable_x64', True)"])
 def test_results_are_the_callers_own_beside_jax_and_without(sums: Path, beside: str) -> None:
-    done = run("-c", f"{beside}\n{KEPT}", sums / "sums.aotb", sums / "trust.toml")
+    done = python("-c", f"{beside}\n{KEPT}", sums / "sums.aotb", sums / "trust.toml")
     assert done.returncode == 0, done.stderr
     assert "'predict[batch=4]': 3" in done.stdout
 
@@ -232,7 +221,7 @@ def test_refused_operation_without_fallback_is_named(other: Other, tmp_path: Pat
 
 
 def test_without_the_package_its_name_and_version_are_told(sums: Path, other: Other) -> None:
-    done = run(
+    done = python(
         "-c",
         WITHOUT_PACKAGE.replace("PACKAGE", other.package),
         "verify",
@@ -301,10 +290,9 @@ def test_arrays_are_unchanged_even_if_one_is_a_result(other: Other, tmp_path: Pa
     """No result shares memory with an input or with a weight."""
     (tmp_path / "same.py").write_text(SAME)
     (tmp_path / "same.toml").write_text(SAME_MANIFEST.replace("ENGINES", other.listed))
-    signer = LocalSigner.ephemeral()
     bundle = tmp_path / "same.aotb"
-    build(tmp_path / "same.toml", bundle, BuildOptions(signer=signer))
-    with aotc_runtime.load(bundle, trust=policy_for(signer, name="same")) as loaded:
+    build_trusted(tmp_path / "same.toml", bundle)
+    with aotc_runtime.load(bundle, trust=tmp_path / "trust.toml") as loaded:
         number, row = np.array(2.5, np.float32), np.arange(4, dtype=np.float32)
         given, kept, same = loaded["same"](row, number)
         row[:] = 7

@@ -13,7 +13,9 @@ from aotc.engines.onnx_graphs.graph_compiler import GraphBackend
 from aotc.engines.onnxruntime.onnxruntime_kind import OnnxKind
 from aotc.engines.openvino.openvino_kind import OpenvinoKind
 from tests.engines.conftest import ENGINES, Other
-from tests.engines.sums import SCORES, make, run, write
+from tests.engines.sums import SCORES, make, write
+from tests.refusals import error_of
+from tests.running import printed
 from tests.unit.commands.tune.test_tuning_variants import HOST
 
 SERVER = """
@@ -49,9 +51,8 @@ def test_a_target_states_who_computes_a_call(other: Other, tmp_path: Path) -> No
     kind = OnnxKind if other.name == "onnxruntime" else OpenvinoKind
     for threads in kind.engine.threads:
         folder = bundle(other, threads, tmp_path / threads)
-        done = run("-c", SERVER, folder / "sums.aotb", folder / "trust.toml")
-        assert done.returncode == 0, done.stderr
-        scores, counts[threads] = json.loads(done.stdout)
+        said = printed(SERVER, folder / "sums.aotb", folder / "trust.toml")
+        scores, counts[threads] = json.loads(said)
         np.testing.assert_allclose(scores, SCORES, atol=1e-5)
     if other.name == "onnxruntime":  # each executable has a pool of its own
         assert counts["calling"] + 2 * 3 <= counts["pool"] == counts["spinning"]
@@ -62,8 +63,6 @@ def test_unknown_engine_option_is_rejected_early(kind: type[OnnxKind | OpenvinoK
     backend = GraphBackend(kind.engine, ["false"])
     option = f"{backend.platform}-threads"
     job = CompileJob("f", Module(b"", "", "", ()), HOST, options={option: "many"})
-    with pytest.raises(CompileError) as caught:
-        backend.compile(job)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(CompileError, backend.compile, job).findings
     assert (finding.code, finding.found) == ("AOTC-E908", f"{option} = many")
     assert finding.expected.startswith("one of: calling, pool")

@@ -2,17 +2,14 @@
 
 from pathlib import Path
 
-import pytest
-
 from aotc.base.errors import CompileError
 from aotc.base.stages import CompileJob, Module
-from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.tune.tuning_service import Measure
 from aotc.compile.target_files import builtin_folder
 from aotc.engines.iree.iree_compiler import IreeBackend
-from aotc.pipeline.build import Built, build
-from aotc.pipeline.build_options import BuildOptions, Tuning
 from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, Tuned
+from tests.e2e.small_programs import build_trusted
+from tests.refusals import error_of
 from tests.unit.commands.tune.test_tuning_variants import HOST
 
 PROGRAM = """
@@ -43,28 +40,15 @@ xla_backend_optimization_level = "2"
 """At the end of a target file: of XLA's candidates the default is left."""
 
 
-def make(folder: Path, name: str, tuning: Tuning) -> Built:
-    return build(
-        folder / "scaled.toml",
-        folder / f"{name}.aotb",
-        BuildOptions(signer=LocalSigner.ephemeral(), tuning=tuning),
-    )
-
-
-@pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Built]:
-    folder = tmp_path_factory.mktemp("scaled")
-    (folder / "program.py").write_text(PROGRAM)
-    (folder / "scaled.toml").write_text(MANIFEST)
-    (folder / "targets").mkdir()
+def test_default_driver_is_not_measured_twice(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "scaled.toml").write_text(MANIFEST)
+    (tmp_path / "targets").mkdir()
     target = (builtin_folder() / "cpu-x86-64-v3.toml").read_text()
     named = target.replace('name = "cpu-x86-64-v3"', 'name = "few"')
-    (folder / "targets" / "few.toml").write_text(named + OPTIONS)
-    return folder, make(folder, "tuned", Measure())
-
-
-def test_default_driver_is_not_measured_twice(tuned: tuple[Path, Built]) -> None:
-    _, built = tuned
+    (tmp_path / "targets" / "few.toml").write_text(named + OPTIONS)
+    output = tmp_path / "tuned.aotb"
+    built = build_trusted(tmp_path / "scaled.toml", output, tuning=Measure())
     record = built.bundle.manifests["few"].entry_points["scale"].profiles[0]
     assert isinstance(record.tuned, Tuned)
     candidates = {each.name: each for each in record.tuned.candidates}
@@ -76,8 +60,6 @@ def test_default_driver_is_not_measured_twice(tuned: tuple[Path, Built]) -> None
 
 def test_a_driver_that_there_is_not_is_refused_before_anything_is_compiled() -> None:
     job = CompileJob("f", Module(b"", "", "", ()), HOST, options={"iree-driver": "local"})
-    with pytest.raises(CompileError) as caught:
-        IreeBackend(["false"]).compile(job)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(CompileError, IreeBackend(["false"]).compile, job).findings
     assert (finding.code, finding.found) == ("AOTC-E908", "iree-driver = local")
     assert finding.expected == "one of: local-sync, local-task"

@@ -30,6 +30,7 @@ from tests.engines.conftest import ENGINES, Other
 from tests.engines.mixing import TARGET, make_mixed
 from tests.hostile.tampering import Documents, in_memory, take_apart
 from tests.refusals import error_of
+from tests.running import python
 
 
 @pytest.fixture(scope="session")
@@ -128,14 +129,14 @@ def test_a_bundle_that_is_closed_gives_nothing_to_either_engine(mixed: Path) -> 
 def test_verify_names_every_package_that_lacks(mixed: Path, other: Other, lacking: str) -> None:
     package = "jaxlib" if lacking == "jaxlib" else other.package
     program = sums.WITHOUT_PACKAGE.replace("PACKAGE", package)
-    done = sums.run("-c", program, "verify", mixed / "mixed.aotb", "--trust", mixed / "trust.toml")
+    done = python("-c", program, "verify", mixed / "mixed.aotb", "--trust", mixed / "trust.toml")
     assert done.returncode == 6, done.stdout + done.stderr
     named = "jaxlib==" if lacking == "jaxlib" else other.runtime
     assert "AOTC-E405" in done.stderr and named in done.stderr
 
 
 def test_verify_and_inspect_say_both(mixed: Path, other: Other) -> None:
-    done = sums.run(
+    done = python(
         *("-m", "aotc_runtime", "verify", mixed / "mixed.aotb"),
         *("--trust", mixed / "trust.toml", "--json"),
     )

@@ -8,7 +8,8 @@ import pytest
 
 from tests.conftest import Once
 from tests.engines.conftest import ENGINES
-from tests.engines.sums import SCORES, run, served
+from tests.engines.sums import SCORES, served
+from tests.running import printed
 
 CALLS = """
 import json, sys
@@ -37,9 +38,7 @@ def sums(once: Once) -> Path:
 
 
 def test_nothing_is_compiled_once_a_bundle_is_ready(sums: Path) -> None:
-    done = run("-c", CALLS, sums / "sums.aotb", sums / "trust.toml")
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
+    answer = json.loads(printed(CALLS, sums / "sums.aotb", sums / "trust.toml"))
     for size, scores in zip((1, 2, 4), answer["scores"], strict=True):
         np.testing.assert_allclose(scores, SCORES[:size], atol=1e-5)
     assert answer["state"] == [0, 1, 0, 1, 0]

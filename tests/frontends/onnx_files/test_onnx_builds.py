@@ -15,16 +15,14 @@ import onnx
 from onnx import helper
 
 import aotc_runtime
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.trust.trust_text import policy_text
 from aotc.capture.model_entry_points import open_models
 from aotc.capture.weight_layouts import laid_out
 from aotc.commands.record_expected import model_recorder
 from aotc.commands.record_expected.recording_process import record
 from aotc.config.build_manifest import read_build_manifest
-from aotc.pipeline.build import build
 from tests.conftest import manifest_of
 from tests.e2e.rebuilt_models import Rebuilt, packages, ran
+from tests.e2e.small_programs import build_trusted
 from tests.frontends.onnx_files.making import FLOAT, INT64, graph, model, read, simple, value
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
@@ -125,10 +123,8 @@ def test_a_trained_network_reads_a_photograph_in_8_bits(tmp_path: Path) -> None:
     x = np.stack(numbers)[:, None].repeat(3, 1)
     np.savez(tmp_path / "a.npz", x=x, target=np.tile([0, 1], len(corners)))
     (tmp_path / "m.toml").write_text(manifest_of(TURNED))
-    signer, policy = LocalSigner.ephemeral(), tmp_path / "trust.toml"
-    accuracy = '\n[metrics]\n"turned.top1" = 0.85\n'
-    policy.write_text(policy_text("turned", [signer.public_pem()]) + accuracy)
-    made = build(tmp_path / "m.toml", output=tmp_path / "m.aotb", signer=signer)
+    made, policy = build_trusted(tmp_path / "m.toml", tmp_path / "m.aotb"), tmp_path / "trust.toml"
+    policy.write_text(policy.read_text() + '\n[metrics]\n"turned.top1" = 0.85\n')
     (target,) = made.bundle.manifests.values()
     assert "int8" in {each.dtype for each in target.weights["turned"].tensors}
     aotc_runtime.load(tmp_path / "m.aotb", trust=policy).close()

@@ -203,11 +203,8 @@ def test_a_client_that_goes_ends_the_first_of_its_requests(count: int) -> None:
                 assert begun.wait(SECONDS)
                 connection.shutdown(socket.SHUT_RDWR)
             is_told = gone.wait(5)
-            until(lambda: not _live(RequestResponseCycle), "its requests are freed")
+            kind = RequestResponseCycle
+            until(lambda: kind not in map(type, gc.get_objects()), "its requests are freed")
     finally:
         gc.enable()
     assert is_told
-
-
-def _live(kind: type) -> list[object]:
-    return [each for each in gc.get_objects() if type(each) is kind]
