@@ -26,6 +26,9 @@ import jax
 import jax.numpy as jnp
 
 
+ONE = 1
+
+
 class Out:
     def __init__(self, total):
         self.total = total
@@ -39,8 +42,8 @@ def like(n):
 
 
 def f(x):
-    # The build does not see that this text has a size.
-    return Out(x * (1 if "[1]" not in str(jax.typeof(x)) else 1.0))
+    # The build does not see that this asks for a size: Python has no hook for `is`.
+    return Out(x * (1 if x.shape[0] is not ONE else 1.0))
 """
 
 
