@@ -247,7 +247,7 @@ def is_inf(call: Call, x: Value) -> Value:
     return found
 
 
-operator("Erf")(lambda call, x: special.erf(call.traced(x)))
+operator("Erf")(lambda call, x: special.erf(call.to_jax(x)))
 
 
 @operator("Relu")

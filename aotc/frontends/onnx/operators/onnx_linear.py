@@ -16,8 +16,8 @@ add_expanded(
 )
 add_expanded("FlexAttention", domain=PREVIEW)
 
-operator("MatMul")(lambda call, a, b: jnp.matmul(call.traced(a), call.traced(b)))
-operator("Det")(lambda call, x: jnp.linalg.det(call.traced(x)))
+operator("MatMul")(lambda call, a, b: jnp.matmul(call.to_jax(a), call.to_jax(b)))
+operator("Det")(lambda call, x: jnp.linalg.det(call.to_jax(x)))
 
 
 @operator("Gemm")
