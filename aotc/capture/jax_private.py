@@ -222,7 +222,11 @@ def sizes_in(jaxpr: Any) -> Iterator[tuple[Any, Chain]]:
 
 def symbols_of(size: Any) -> Collection[str]:
     """Return the names of the dimensions in a size of a symbolic shape; none of anything else."""
-    return size._get_vars() if hasattr(size, "_get_vars") else ()
+    if not jax.export.is_symbolic_dim(size):
+        return ()
+    with _private("shape_poly._DimExpr._get_vars"):
+        names: Collection[str] = size._get_vars()
+        return names
 
 
 def size_at(size: Any, values: Mapping[str, Any]) -> Any:
