@@ -18,7 +18,7 @@ from aotc.capture import jax_private
 from aotc.capture.jax_private import Chain, nested_jaxprs
 
 type State = Any
-"""What is known of a value: None for nothing, the value of a literal or a constant, or more."""
+"""Knowledge of a value: None for none, the value of a literal or a constant, or more."""
 
 _DRAWING = ("random_bits", "random_split", "rng_bit_generator")
 

@@ -166,7 +166,7 @@ def trace_entry_point(
         ),
         symbolic=exported,
         profiles=tuple(
-            _frozen(profile, manifest.root, is_file=is_file, located=platforms.located)
+            _capture_profile(profile, manifest.root, is_file=is_file, located=platforms.located)
             for profile in profiles
         ),
         largest={dimension: accepted[dimension].largest for dimension in ranged},
@@ -248,7 +248,9 @@ def _parameters(
     )
 
 
-def _frozen(profile: TracedProfile, root: Path, *, is_file: bool, located: bool) -> CapturedProfile:
+def _capture_profile(
+    profile: TracedProfile, root: Path, *, is_file: bool, located: bool
+) -> CapturedProfile:
     """Return a traced profile with its modules; `is_file` is whether it is a model file's.
 
     Raises CaptureError (AOTC-E841) for a module that cannot be written, E844 for calls of a model
