@@ -8,6 +8,7 @@ rounds activations, only the search for the products is that of the compiler.
 
 import inspect
 import operator
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
@@ -22,6 +23,7 @@ import numpy as np
 from aotc.base.errors import finding
 from aotc.check import rounding_steps
 from aotc.check.plain_structures import Array, Node, Nothing, Passed, Spelled, leaf_of
+from aotc.check.trial_truth import WITH_NAN
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.compile.precision.bfloat16_products import round_factors
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, with_leaves
@@ -31,6 +33,15 @@ from aotc_runtime.schema.bundle_manifest import KeyImpl
 
 PIECE_BYTES = 2**20
 """Bytes of two large arrays that are compared at a time."""
+
+_READS_GARBAGE = re.compile(
+    r"^%fused_computation\S* (?:(?!^\}).)*? (?:dot|convolution)\(%\S+, %(?!param_)"
+    r"(?:(?!^\}).)*? reduce\(",
+    re.MULTILINE | re.DOTALL,
+)
+"""In XLA's text of a module, a reduction that YNNPACK fuses with a product whose second factor it
+makes itself, such as `(x @ jnp.full((512, 512), 0.1)).sum()`. With jaxlib 0.12.0.1 the result is
+that of memory that nobody has written, often 0 or NaN, in plain JAX too."""
 
 type Functions = Callable[[str], Callable[..., Any]]
 """Maps "package.module:function" to the function."""
@@ -159,7 +170,7 @@ class Function:
             self._rounds = bool(
                 operations_named(lowered.compiler_ir("stablehlo"), rounding_steps.ROUNDING)
             )
-            self._compiled = self._compiling.submit(lowered.compile)
+            self._compiled = self._compiling.submit(compile_lowered, lowered)
         return self._compiled
 
     def _lower(self, function: Callable[[Mapping[str, Any]], Any]) -> Any:
@@ -183,7 +194,7 @@ class Function:
             # A function of its own, as jax gives a module that it knows again.
             lowered = self._lower(lambda values: self._called(values))
             self._rounds = rounding_steps.round_to_other_steps(lowered.compiler_ir("stablehlo"))
-            self._otherwise = lowered.compile() if self._rounds else None
+            self._otherwise = compile_lowered(lowered) if self._rounds else None
         if not self._rounds:
             return 0.0
         try:
@@ -278,6 +289,14 @@ class Function:
             dtype = jax.eval_shape(lambda: jax.random.key(0, impl=impl)).dtype
             return jax.ShapeDtypeStruct(shape, dtype)
         return jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.dtype.value))
+
+
+def compile_lowered(lowered: Any) -> Any:
+    """Compile a program as jax does, but without fusions that return memory nobody has written."""
+    compiled = lowered.compile()
+    if _READS_GARBAGE.search(compiled.as_text()):
+        return lowered.compile(compiler_options=WITH_NAN)
+    return compiled
 
 
 def _by_path(value: Any) -> dict[str, Array]:

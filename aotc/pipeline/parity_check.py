@@ -32,7 +32,7 @@ from aotc.bundle.write.oci_descriptors import layout_index
 from aotc.check import parity_process, plain_structures
 from aotc.check.parity_process import Ran
 from aotc.check.trial_records import FIXTURE, Call, call_file, found_file, tried_file
-from aotc.check.trial_truth import Side, Verdict
+from aotc.check.trial_truth import WITH_NAN, Side, Verdict
 from aotc.check.trial_verdict import At, leaks
 from aotc.pipeline import code_identity
 from aotc.pipeline.cached_tasks import Kind, Task, Tasks
@@ -60,11 +60,6 @@ SECONDS_MAX, OPINION_SECONDS_MAX = 1800, 60
 
 OPINIONS_MAX = 4
 """Calls that the interpreter is asked about."""
-
-_LIBRARY = "LIBRARY_FUSION_TYPE_INDIVIDUAL_"
-WITH_NAN = {"xla_cpu_experimental_ynn_fusion_type": f"{_LIBRARY}DOT,{_LIBRARY}CONVOLUTION"}
-"""Options for XLA to reduce in loops of its own: YNNPACK, which reduces by default together with
-what comes before, loses NaN in maxima and minima, those of ReLU too."""
 
 AS_WRITTEN = {**WITH_NAN, "xla_disable_hlo_passes": "algsimp"}
 """Options for XLA to compute what a module says: otherwise zero times NaN may be zero."""

@@ -115,7 +115,7 @@ class _Case:
         if any(array.dtype == np.float64 for array in arguments):
             self._neighbours += [(each, exact) for each in nearby]
         else:
-            plain = self._compute(device, self._artifact, others, {})
+            plain = self._compute(device, self._artifact, others, first)
             self._neighbours += zip(plain, nearby, strict=True)
             yield
             for seed in range(ORDERS):

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from aotc.base.errors import CaptureError, refusal
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.check.plain_jax import compile_lowered
 from aotc.frontends.onnx.onnx_frontend import OnnxFrontend
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -67,10 +68,11 @@ def read(
 
 
 def run(made: Any, *inputs: Any, x64: bool = False) -> dict[str, np.ndarray[Any, Any]]:
-    """Return what a model computes, jitted."""
+    """Return what a model computes, jitted as the reference of a build is."""
     got = read(made, x64=x64)
     with jax.enable_x64(x64):
-        found = jax.jit(got.function)(dict(got.weights), *inputs)
+        lowered = jax.jit(got.function).lower(dict(got.weights), *inputs)
+        found = compile_lowered(lowered)(dict(got.weights), *inputs)
         return {name: np.asarray(array) for name, array in found.items()}
 
 

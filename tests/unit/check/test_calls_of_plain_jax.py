@@ -14,7 +14,7 @@ import pytest
 
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.check.parity_calls import call_differences, structure_differences
-from aotc.check.plain_jax import spell
+from aotc.check.plain_jax import compile_lowered, spell
 from aotc.check.plain_structures import (
     Passed,
     PlainCall,
@@ -267,3 +267,21 @@ def test_a_right_description_is_read_as_plain_jax_was_called(called: Path) -> No
 )
 def test_wrong_description_is_noticed_unrun(manifest: Any, where: str, called: Path) -> None:
     assert where in {differing.where for differing in structure_differences(manifest, called)}
+
+
+@pytest.mark.parametrize(
+    "reduced",
+    [
+        lambda x: jnp.maximum(x @ jnp.full((512, 512), 0.02), 0).sum(1),
+        lambda x: (x @ jnp.full((512, 512), 0.02).T).max(1),
+        lambda x: ((x - x @ (jnp.ones((512, 512)) / 50)) ** 2).mean(1),
+        lambda x: (x[None] @ jax.lax.broadcasted_iota(jnp.float32, (1, 512, 512), 0)).sum(2),
+        lambda x: jax.nn.softmax(x @ jnp.ones((512, 512))).sum(0),
+    ],
+    ids=["relu", "transposed", "centred", "numbered", "softmax"],
+)
+def test_reductions_of_products_with_uniform_matrices_are_right(reduced: Any) -> None:
+    x = np.random.default_rng(0).random((256, 512), np.float32)
+    with jax.disable_jit():
+        wanted = np.asarray(reduced(x))
+    np.testing.assert_allclose(compile_lowered(jax.jit(reduced).lower(x))(x), wanted, rtol=1e-3)
