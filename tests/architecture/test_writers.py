@@ -37,7 +37,7 @@ WRITERS = {
         "what is written beside its place and takes it when it is whole"
     ),
     "aotc/pipeline/cache/cache_folder.py": "makes the folder of the cache",
-    "aotc/commands/remote_cache/fsspec_blobs.py": "entries elsewhere: seals show parts of one",
+    "aotc/commands/remote_cache/file_blobs.py": "entries elsewhere: seals show parts of one",
     "aotc/pipeline/cache/cache_store.py": "its entries, under temporary names until they are whole",
 }
 """Everything that outlives a command is written by these."""
