@@ -38,8 +38,8 @@ HEAD = """\
   stable.
 - **Shell completion**: `eval "$(_AOTC_COMPLETE=bash_source aotc)"` in `~/.bashrc`; `zsh_source`
   and `fish_source` for other shells.
-- **Extras** such as `explain` are installed from a clone of the repository:
-  `pip install ./runtime ./runtime/serve '.[explain]'`.
+- **Extras** such as `channel` are installed from a clone of the repository:
+  `pip install ./runtime ./runtime/serve '.[channel]'`.
 """
 
 RUNTIME_HEAD = """

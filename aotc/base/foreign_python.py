@@ -1,4 +1,6 @@
-"""Scripts of ours that run where a framework is and aotc is not, on model files of others.
+"""Interpreters of environments that users made: their packages, and scripts of ours that run there.
+
+The scripts run where a framework is and aotc is not, on model files of others.
 
 `python -m aotc.base.foreign_python LIMITS COMMAND...` confines itself and becomes the command: a
 framework runs operations of the file while it loads it, which may read and write files.
@@ -35,6 +37,23 @@ LINES_SHOWN = 8
 
 TRACEBACK = "Traceback (most recent call last):"
 
+VERSIONS = """\
+import importlib.metadata, json, sys
+
+found = {}
+for name in sys.argv[1:]:
+    try:
+        found[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+if "aotc-runtime" in found:
+    import cryptography, msgspec, numpy
+print(json.dumps(found))
+"""
+"""Prints the versions of installed packages, and fails if aotc-runtime lacks what it needs."""
+
+VERSIONS_SECONDS = 60
+
 
 class _Confined(Struct, frozen=True):
     """The limits of a script's process, and the files that it must not read."""
@@ -57,6 +76,27 @@ class Script(Struct, frozen=True):
     result: str
     expected: str
     hint: str
+
+
+def installed_versions(python: Path, packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those of the packages that an interpreter's environment has.
+
+    Raises ResourceError (AOTC-E559) for a file that is no interpreter.
+    """
+    command = [str(python.absolute()), "-I", "-B", "-c", VERSIONS, *packages]
+    try:
+        status, said = Processes().run(command, Path.cwd(), inherit(without=()), VERSIONS_SECONDS)
+        if not status:
+            return msgspec.json.decode(said[-1], type=dict[str, str])
+        found = quote(describe_status(status), said[-1:])
+    except TimeoutExpired:
+        found = f"no answer within {VERSIONS_SECONDS} s"
+    except OSError as error:
+        found = "a directory" if python.is_dir() else str(error.strerror)
+    except (IndexError, ValueError):  # MsgspecError is a ValueError
+        found = "output that is not of Python"
+    hint = _inside(python) if python.is_dir() else None
+    raise refusal("AOTC-E559", str(python), found, cause="interpreter-does-not-run", hint=hint)
 
 
 def run_script(python: Path, script: Script, folder: Path, model: str, size: int) -> None:
@@ -107,9 +147,14 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
             found = f"more than {limits.seconds} s"
             hint = f"set {SECONDS_VARIABLE} if it needs longer"
         if python.is_dir():
-            found, hint = "a directory", f"pass `--python {python / 'bin' / 'python'}`"
+            found, hint = "a directory", _inside(python)
         where, cause = f"{python} {model}", "framework-process-failed"
         raise refusal("AOTC-E843", where, found, cause=cause, expected=script.expected, hint=hint)
+
+
+def _inside(folder: Path) -> str:
+    """Return the hint for the folder of an environment in place of its interpreter."""
+    return f"pass `--python {folder / 'bin' / 'python'}`"
 
 
 def open_result(path: Path) -> BufferedReader:

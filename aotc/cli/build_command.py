@@ -67,7 +67,7 @@ def _share(local: LocalStore, url: str, key: str | None, trusted: Sequence[Path]
     envvar=f"{VARIABLE}_REMOTE",
     show_envvar=True,
     metavar="URL",
-    help="Remote cache (https://, oci://, s3://, ...)",
+    help="Remote cache (https://, oci://, file:///)",
 )
 @click.option("--cache-key", metavar="FILE|URI", help="Private key that signs remote cache entries")
 @click.option(

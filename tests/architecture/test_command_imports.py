@@ -18,7 +18,7 @@ COMMANDS = sorted(
     ]
 )
 
-HEAVY = "jax", "scipy", "dask", "cyclonedx", "fsspec"
+HEAVY = "jax", "scipy", "dask", "cyclonedx"
 
 
 def imported_by(path: Path) -> set[str]:

@@ -37,7 +37,7 @@ WRITERS = {
         "what is written beside its place and takes it when it is whole"
     ),
     "aotc/pipeline/cache/cache_folder.py": "makes the folder of the cache",
-    "aotc/commands/remote_cache/fsspec_blobs.py": "entries elsewhere: seals show parts of one",
+    "aotc/commands/remote_cache/file_blobs.py": "entries elsewhere: seals show parts of one",
     "aotc/pipeline/cache/cache_store.py": "its entries, under temporary names until they are whole",
 }
 """Everything that outlives a command is written by these."""
@@ -50,9 +50,6 @@ SCRATCH = {
     "aotc/base/workers/confined_process.py": "no file: what /proc takes about this process",
     "aotc/compile/xla/xla_compiler.py": "no file: an archive in memory",
     "aotc/pipeline/children/capture_worker.py": "the build's scratch folder",
-    "aotc/commands/certify/certify_process.py": (
-        "a temporary folder of its own: the runtime, for one run"
-    ),
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
     "aotc/pipeline/parity_check.py": ("the build's scratch folder: a policy for the parity worker"),
     "aotc/check/evaluation_files.py": "the build's scratch folder: results and rows",

@@ -1,16 +1,11 @@
 """Builds for accelerators that are not here: what the tests of all platforms share."""
 
-import re
 import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec import UNSET
-
 from aotc.bundle.read.bundle_review import Review, review
-from aotc.commands.explain.representations import explain
-from aotc.compile.mlir.module_texts import Form
 from aotc.compile.target_files import list_targets, read_target
 from aotc.pipeline.build import build
 from aotc.pipeline.build_options import BuildOptions
@@ -118,15 +113,3 @@ def reviewed_example(name: str, path: Path, target: str) -> Review:
     """An example, built for a target and read."""
     build(ROOT / "manifests" / f"{name}.toml", path, BuildOptions(targets=[target]))
     return review(open_bundle(path), None, datetime.now(UTC))
-
-
-def require_hlo_as_counted(found: Review) -> None:
-    """The optimized HLO that is shown has as many instructions as the evidence counts."""
-    shown = explain(found, "predict", Form.HLO, {}, None)
-    told = {tuple(e.record.sizes.values()): e.evidence for e in found.executables()}
-    assert len(shown) == len(told)
-    for each in shown:
-        evidence = told[tuple(each.sizes.values())]
-        assert evidence is not None and evidence.compiled is not UNSET
-        lines = re.findall(r"^  (?:ROOT )?%\S+ = ", each.text, re.MULTILINE)
-        assert len(lines) == sum(evidence.compiled.optimized.instructions.values())

@@ -3,7 +3,8 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -12,13 +13,9 @@ import pytest
 from msgspec import UNSET
 from small_programs import build_signed
 
-from aotc.base.child_processes import Processes
-from aotc.base.package_install import install
-from aotc.commands.certify.certify_process import runtime_copy
-from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
-from tests.conftest import Bundle, manifest_of
+from tests.conftest import ROOT, Bundle, manifest_of
 from tests.running import python
 
 VERSIONS = ("0.11.2", "0.12.0", "0.12.0.1")
@@ -34,9 +31,16 @@ def index() -> None:
 
 
 @pytest.fixture(scope="module")
-def runtime() -> Iterator[Path]:
-    with runtime_copy() as folder:
-        yield folder
+def pythons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Make an environment for each version, as the guide does."""
+    made = {}
+    for version in VERSIONS:
+        folder = tmp_path_factory.mktemp(version)
+        pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run([*pip, ROOT / "runtime", f"jaxlib=={version}"], check=True)
+        made[version] = pip[0]
+    return made
 
 
 def aotc(*arguments: str | Path) -> dict[str, Any]:
@@ -45,34 +49,33 @@ def aotc(*arguments: str | Path) -> dict[str, Any]:
 
 LOAD = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
 import aotc_runtime
 try:
-    with aotc_runtime.load(sys.argv[2], trust=sys.argv[3]) as bundle:
+    with aotc_runtime.load(sys.argv[1], trust=sys.argv[2]) as bundle:
         print(json.dumps(bundle.report()["certified"]))
 except aotc_runtime.AotcError as error:
     print(json.dumps([finding.code for finding in error.findings]))
 """
 
 
-def loaded(python: Path, runtime: Path, bundle: Path, trust: Path) -> Any:
+def loaded(python: Path, bundle: Path, trust: Path) -> Any:
     """Return what the ordinary loader says in an environment: its certificate, or codes."""
-    command = [python, "-I", "-B", "-c", LOAD, runtime, bundle, trust]
+    command = [python, "-I", "-B", "-c", LOAD, bundle, trust]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("name", ["digits", "gp"])
 def test_a_bundle_runs_under_other_jaxlibs_and_loads_there_by_a_certifiers_word(
-    name: str, built: Callable[[str], Bundle], tmp_path: Path, runtime: Path
+    name: str, built: Callable[[str], Bundle], pythons: dict[str, Path], tmp_path: Path
 ) -> None:
     """gp has LAPACK in it: custom calls into libraries of the loader's own."""
     original, policy = built(name)
     bundle, key = tmp_path / "bundle.aotb", tmp_path / "certifier"
     copyfile(original, bundle)
     certifier = aotc("keygen", "--plain", key)["key_id"]
-    versions = [part for version in VERSIONS for part in ("--jaxlib", version)]
-    document = aotc("certify", bundle, "--trust", policy, "--key", f"{key}.key", *versions)
+    environments = [part for python in pythons.values() for part in ("--python", python)]
+    document = aotc("certify", bundle, "--trust", policy, "--key", f"{key}.key", *environments)
     assert document["findings"] == [] and document["certificates_added"] == len(VERSIONS)
     assert [trial["version"] for trial in document["trials"]] == [*VERSIONS]
     assert {trial["outcome"] for trial in document["trials"]} == {"passed"}
@@ -84,10 +87,8 @@ def test_a_bundle_runs_under_other_jaxlibs_and_loads_there_by_a_certifiers_word(
     accepting.write_text(policy.read_text() + more)
     accepted = aotc("inspect", bundle)["targets"].popitem()[1]["accepts_jaxlib"]
     for version in VERSIONS:
-        install(tmp_path / version, Release("jaxlib", version), Processes())
-        python = tmp_path / version / "bin" / "python"
-        by_itself = loaded(python, runtime, bundle, policy)
-        by_word = loaded(python, runtime, bundle, accepting)
+        by_itself = loaded(pythons[version], bundle, policy)
+        by_word = loaded(pythons[version], bundle, accepting)
         if version in accepted:
             assert (by_itself, by_word) == (None, None)
         else:
@@ -117,12 +118,14 @@ def logits(x):
 """
 
 
-def test_symbolic_module_is_compiled_to_certify_it(tmp_path: Path) -> None:
+def test_symbolic_module_is_compiled_to_certify_it(
+    pythons: dict[str, Path], tmp_path: Path
+) -> None:
     bundle, policy = build_signed(tmp_path, "symbolic", LOGITS, COMPILING)
     policy.write_text(
         policy.read_text().replace("[[keys]]", 'furthest_fallback = "compile"\n\n[[keys]]', 1)
     )
-    document = aotc("certify", bundle, "--trust", policy, "--jaxlib", "0.11.2")
+    document = aotc("certify", bundle, "--trust", policy, "--python", pythons["0.11.2"])
     assert document["findings"] == []
     (trial,) = document["trials"]
     assert (trial["outcome"], len(trial["fixtures"])) == ("passed", 1)

@@ -110,11 +110,6 @@ def test_an_option_that_libtpu_does_not_know_is_refused(tmp_path: Path) -> None:
     assert finding.code == "AOTC-E901" and "xla_tpu_quantum" in finding.found
 
 
-def test_optimized_hlo_is_read_out_of_an_executable(tmp_path: Path) -> None:
-    found = accelerator_builds.reviewed_example("digits", tmp_path / "b", "tpu-v5e-1x1")
-    accelerator_builds.require_hlo_as_counted(found)
-
-
 PALLAS = """
 import jax
 import jax.numpy as jnp

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,12 @@ import pytest
 import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
-from aotc.commands.certify import certify_bundle
 from aotc_runtime.base.errors import IncompatibleRuntimeError
 from aotc_runtime.schema.certified_releases import Release
 from tests.engines.conftest import Other
 from tests.hostile.archives import on_disk
 from tests.hostile.doors import toolchain
 from tests.hostile.tampering import in_memory, signed, take_apart
-from tests.unit.commands.certify.offline_environment import install_packages_of_this
 
 ELSEWHERE = "0.0.98"
 """A version that nobody runs."""
@@ -57,9 +56,8 @@ def aotc(*arguments: object) -> Any:
 
 
 def test_a_certified_version_loads_where_the_policy_names_the_certifier_and_nowhere_else(
-    built_elsewhere: Path, release: Release, monkeypatch: pytest.MonkeyPatch
+    built_elsewhere: Path, release: Release
 ) -> None:
-    install_packages_of_this(monkeypatch)
     bundle = built_elsewhere / "sums.aotb"
     trust, accepting = built_elsewhere / "trust.toml", built_elsewhere / "accepting.toml"
     for policy, codes in ((trust, ["AOTC-E403"]), (accepting, ["AOTC-E403", "AOTC-E412"])):
@@ -69,7 +67,7 @@ def test_a_certified_version_loads_where_the_policy_names_the_certifier_and_nowh
     (row,) = aotc("compat", bundle, "--json")["hosts"]
     assert (row["runs"], row["level"]) == (None, "unknown")
     key = ("--key", built_elsewhere / "certifier.key")
-    asked = ("--with", f"{release.package}=={release.version}", "--trust", accepting, *key)
+    asked = ("--python", sys.executable, "--trust", accepting, *key)
     done = aotc("certify", bundle, *asked, "--json")
     assert (done["findings"], done["certificates_added"]) == ([], 1)
     (trial,) = done["trials"]
@@ -92,13 +90,3 @@ def test_a_certified_version_loads_where_the_policy_names_the_certifier_and_nowh
     assert again["certificates_added"] == 1
     claims = [each for each in aotc("inspect", bundle, "--json")["signatures"] if "outcome" in each]
     assert len(claims) == 1, "the same key's older one is replaced"
-
-
-def test_another_package_is_refused_before_anything_is_installed(
-    built_elsewhere: Path, other: Other, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(certify_bundle, "install", lambda *_: pytest.fail("it is installed"))
-    asked = ("--jaxlib", "0.12.0", "--trust", built_elsewhere / "trust.toml", "--json")
-    done = aotc("certify", built_elsewhere / "sums.aotb", *asked)
-    (found,) = done["findings"]
-    assert (found["code"], found["found"]) == ("AOTC-E505", f"code for {other.runtime}")

@@ -14,7 +14,7 @@ from aotc.base.errors import UsageError
 from aotc.base.evidence import MIXED, Evidence
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
-from aotc.commands.certify.certify_bundle import targets_run_by
+from aotc.commands.certify.certify_bundle import certifiable
 from aotc.commands.tune.tuning_service import Measure
 from aotc.config import tuning_file
 from aotc.pipeline.build import build
@@ -145,7 +145,7 @@ def test_verify_and_inspect_say_both(mixed: Path, other: Other) -> None:
     document = manifest_report(built.manifest)
     profiles = document["entry_points"]["predict"]["profiles"]
     assert [each["engine"] for each in profiles] == ["xla", other.name]
-    caught = error_of(AotcError, targets_run_by, other.runtime, {TARGET: built.manifest}, None, ())
+    caught = error_of(AotcError, certifiable, {TARGET: built.manifest}, None, ())
     assert caught.code == "AOTC-E505"
 
 

@@ -5,7 +5,6 @@ import os
 import socket
 import ssl
 import threading
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 from tls_server import tls_context
 
-from aotc.base.errors import UsageError
 from aotc.base.stages import CompileJob, Executable, Module
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.remote_cache.bounded_calls import Limit, Pace
@@ -217,9 +215,7 @@ def served() -> Iterator[Served]:
 
 def asked(url: str, limit: int = LIMIT) -> tuple[bytes | None, str]:
     """Return the entry of a remote cache for the key, and the note of the build."""
-    blobs = blobs_at(url)
-    blobs.seconds = PATIENCE
-    store = RemoteStore(blobs, url, SEALS, limit)
+    store = RemoteStore(blobs_at(url), url, SEALS, limit, PATIENCE)
     return store.get(KEY), " ".join(store.notes())
 
 
@@ -243,36 +239,6 @@ def test_certificate_has_to_be_of_the_host(
     assert ("SSLCertVerificationError" in note) is (data is None)
 
 
-@pytest.mark.parametrize(
-    ("names", "content", "note"),
-    [
-        ([f"c/{NAME}"], ENTRY, None),
-        ([f"c/{NAME}"], ENTRY + bytes(2**24), DAMAGED),
-        ([f"c/{NAME}"], bytes(2**24), DAMAGED),
-        ([f"c/../c/{NAME}", f"../{NAME}"], ENTRY, ""),
-        ([f"c/{NAME}/x"], ENTRY, ""),
-    ],
-)
-def test_archive_that_lies_is_a_miss(
-    names: list[str], content: bytes, note: str | None, tmp_path: Path
-) -> None:
-    pytest.importorskip("fsspec")
-    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in names:
-            archive.writestr(name, content)
-    data, notes = asked(f"zip:///c::file://{tmp_path}/a.zip")
-    assert data == (DATA if note is None else None)
-    assert (note or "") in notes and (notes == "") is not bool(note)
-
-
-def test_archive_that_is_none_is_refused(tmp_path: Path) -> None:
-    pytest.importorskip("fsspec")
-    (tmp_path / "a.zip").write_bytes(ENTRY)
-    with pytest.raises(UsageError) as caught:
-        blobs_at(f"zip:///c::file://{tmp_path}/a.zip")
-    assert caught.value.findings[0].title == "remote cache cannot be opened"
-
-
 @pytest.mark.parametrize("text", ["x" * 10**6, None])
 def test_error_of_a_library_is_told_in_one_short_note(text: str | None) -> None:
     class LibraryError(Exception):
@@ -281,8 +247,6 @@ def test_error_of_a_library_is_told_in_one_short_note(text: str | None) -> None:
             return text
 
     class Failing:
-        seconds = PATIENCE
-
         def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
             raise LibraryError
 

@@ -12,20 +12,21 @@ import msgspec
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
-from aotc.base.package_install import install
+from aotc.base.foreign_python import installed_versions
 from aotc.bundle.read.bundle_review import accepted_versions
 from aotc.bundle.read.opened_bundle import open_attributed
 from aotc.bundle.sign.attestation import attest, certificate_by
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.added_attestations import with_attestations
 from aotc.bundle.write.atomic_files import tidy
-from aotc.commands.certify.certify_process import Job, Trial, run, runtime_copy
+from aotc.commands.certify.certify_process import Job, Trial, run
 from aotc.pipeline.scratch_folder import scratch_folder
 from aotc_runtime.base.errors import Finding, IncompatibleHostError, ResourceError
 from aotc_runtime.formats.certificate_predicate import SCHEMA, Surroundings
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.schema.bundle_manifest import BundleManifest, Parity
 from aotc_runtime.schema.certified_releases import JAXLIB, Release
+from aotc_runtime.schema.host_facts import VERSION
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import open_streamed
@@ -36,6 +37,9 @@ from aotc_runtime.verification.public_keys import load_public_key
 OnFixture = Callable[[str, int, int], None]
 """Given "jaxlib 0.12.0", how many fixtures have run under it, and how many there are."""
 
+RUNTIME = "aotc-runtime"
+"""The distribution of aotc_runtime."""
+
 NOT_TOLD = Surroundings(cpu="", isa=(), os="", libc="", python="", runtime="", packages={})
 """Where a process ran that died before it could say."""
 
@@ -44,8 +48,8 @@ NOT_TOLD = Surroundings(cpu="", isa=(), os="", libc="", python="", runtime="", p
 class Certification:
     """The result of certifying a bundle.
 
-    trials: one for each release and its targets, in the order given.  missing: why there was no
-    environment for a release.  key_id: of the signer of the certificates that were added, or "".
+    trials: one for each environment and target, in the order given.  missing: why nothing could run
+    in an environment.  key_id: of the signer of the certificates that were added, or "".
     added: how many certificates.  parity: as the build measured it, by target and label.
     """
 
@@ -61,28 +65,27 @@ class Certification:
 
 def certify(
     path: Path,
-    releases: Sequence[Release],
+    pythons: Sequence[Path],
     policy: TrustPolicy,
     target: str | None,
     signer: Signer | None,
     *,
-    note: Callable[[str], None],
     seconds: float,
     finished: Callable[[], datetime],
     on_fixture: OnFixture,
 ) -> Certification:
-    """Run every fixture under each release, and add a signed certificate of each result.
+    """Run every fixture in each environment, and add a signed certificate of each result.
 
-    Each release runs the targets of its package. A fixture that fails is in the result, not raised.
+    Each environment runs the targets whose package it has, under its release of that package. A
+    fixture that fails is in the result, not raised.
 
     Args:
         path: The bundle.
-        releases: The releases to run.
+        pythons: Interpreters of the environments.
         policy: Must accept the bundle before any of it is run.
         target: Of the bundle; None for all.
         signer: None to add no certificates.
-        note: Called with a line when packages are installed, which takes a while.
-        seconds: Limit for one target under one release.
+        seconds: Limit for one target in one environment.
         finished: Returns the time that certificates state.
         on_fixture: Called with progress.
 
@@ -91,34 +94,29 @@ def certify(
         IncompatibleHostError: AOTC-E505.
     """
     tidy(path.resolve())
-    # Refuses a bundle that nobody vouches for before anything is installed. What the policy and
-    # this host say of each target is for the worker to find out, which verifies it.
+    # Refuses a bundle that nobody vouches for before anything is run. What the policy and this
+    # host say of each target is for the worker to find out, which verifies it.
     read = open_attributed(open_streamed(path), policy, time.time())
     root, contents = read.root_digest, read.contents
-    by_package = {
-        each.package: targets_run_by(each.package, contents.manifests, target, contents.absent)
-        for each in releases
-    }
+    targets = certifiable(contents.manifests, target, contents.absent)
     processes = Processes()
     trials: list[Trial] = []
     missing: list[Finding] = []
-    with runtime_copy() as runtime:
-        for release in dict.fromkeys(releases):
+    with scratch_folder() as folder:
+        for python in dict.fromkeys(pythons):
             try:
-                with scratch_folder() as folder:
-                    note(f"installing {release}")
-                    install(folder / "made", release, processes)
-                    manifests = by_package[release.package]
-                    jobs = [_job(path, policy, root, manifest) for manifest in manifests]
-                    python = folder / "made" / "bin" / "python"
-                    total, before = sum(job.fixtures for job in jobs), 0
-                    for job in jobs:
-                        ran = partial(_on_fixture, on_fixture, str(release), before, total)
-                        ran(0)
-                        trials.append(run(python, runtime, release, job, seconds, ran, processes))
-                        before += job.fixtures
+                versions = versions_there(python, [package for package, _ in targets])
             except ResourceError as error:
                 missing += error.findings
+                continue
+            jobs = [_job(path, policy, root, each) for name, each in targets if name in versions]
+            total, before = sum(job.fixtures for job in jobs), 0
+            for job in jobs:
+                release = Release(job.package, versions[job.package])
+                ran = partial(_on_fixture, on_fixture, str(release), before, total)
+                ran(0)
+                trials.append(run(python, folder, release, job, seconds, ran, processes))
+                before += job.fixtures
     subject = f"{read.name}-{read.version}"
     results = [trial for trial in trials if trial.outcome]
     if signer is not None and results:
@@ -165,10 +163,10 @@ def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
     }
 
 
-def targets_run_by(
-    package: str, manifests: Mapping[str, BundleManifest], target: str | None, absent: Sequence[str]
-) -> list[BundleManifest]:
-    """Return the requested targets all of whose executables a package runs.
+def certifiable(
+    manifests: Mapping[str, BundleManifest], target: str | None, absent: Sequence[str]
+) -> list[tuple[str, BundleManifest]]:
+    """Return the requested targets all of whose executables one package runs, with that package.
 
     Raises IncompatibleHostError (AOTC-E505).
     """
@@ -176,12 +174,30 @@ def targets_run_by(
         raise IncompatibleHostError(missing_target(manifests, target, absent))
     asked = sorted(manifests) if target is None else [target]
     packages = {name: sorted(accepted_versions(manifests[name])) for name in asked}
-    wanted = [manifests[name] for name in asked if packages[name] == [package]]
+    wanted = [(only, manifests[name]) for name, (only, *more) in packages.items() if not more]
     if not wanted:
         found = "; ".join(dict.fromkeys(f"code for {' and '.join(packages[n])}" for n in asked))
-        cause, expected = "no-target-uses-this-package", f"executables that only {package} runs"
+        cause, expected = "target-runs-with-several-packages", "code for one package"
         raise refusal("AOTC-E505", ", ".join(asked), found, cause=cause, expected=expected)
     return wanted
+
+
+def versions_there(python: Path, packages: Sequence[str]) -> Mapping[str, str]:
+    """Return the versions of an environment's packages, of which it has at least one.
+
+    Raises ResourceError (AOTC-E559), also where its aotc-runtime is of another version than this.
+    """
+    there = installed_versions(python, [RUNTIME, *packages])
+    if there.get(RUNTIME) == VERSION and len(there) > 1:
+        return there
+    names = " or ".join(dict.fromkeys(packages))
+    raise refusal(
+        "AOTC-E559",
+        str(python),
+        ", ".join(f"{name} {version}" for name, version in there.items()) or "neither",
+        expected=f"{RUNTIME} {VERSION}, and {names}",
+        hint=f"run `{python} -m pip install {RUNTIME}=={VERSION} {packages[0]}==VERSION`",
+    )
 
 
 def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -> Job:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
 from aotc.cli.target_option import target_option
-from aotc.cli.version_options import jaxlib_option, versions
 from aotc_runtime.base.rendering import warn
-from aotc_runtime.schema.certified_releases import JAXLIB, Release
 
 if TYPE_CHECKING:
     from aotc.bundle.sign.signer import Signer
@@ -22,37 +19,16 @@ if TYPE_CHECKING:
 
 HELP_SECTION = "Ship"
 
-PACKAGE = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)==(.+)", re.ASCII)
-"""A distribution by its normalized name (PEP 503)."""
-
-
-def _releases(
-    context: click.Context, option: click.Parameter, values: tuple[str, ...]
-) -> tuple[Release, ...]:
-    """Reject values that are no package with its version.
-
-    They become names of folders and arguments of an installer.
-    """
-    found = []
-    for value in values:
-        match = PACKAGE.fullmatch(value)
-        if match is None:
-            wanted = f"{value!r} is no package with a version, such as onnxruntime==1.32.0."
-            raise click.BadParameter(wanted, context, option)
-        found.append(Release(match[1], *versions(context, option, (match[2],))))
-    return tuple(found)
-
 
 @click.command()
 @click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
-@jaxlib_option("Version of jaxlib to test (repeatable)")
 @click.option(
-    "--with",
-    "releases",
+    "--python",
+    "pythons",
+    required=True,
     multiple=True,
-    callback=_releases,
-    metavar="PACKAGE==VERSION",
-    help="Engine package version to test (repeatable)",
+    type=FILE,
+    help="Python that has the version to test (repeatable)",
 )
 @key_options(required=False)
 @trust_option("Trust policy that must accept the bundle")
@@ -69,8 +45,7 @@ def _releases(
 def certify(
     out: Output,
     bundle: Path,
-    jaxlibs: tuple[str, ...],
-    releases: tuple[Release, ...],
+    pythons: tuple[Path, ...],
     key: str | None,
     passphrase_file: Path | None,
     trust: Path | None,
@@ -79,16 +54,16 @@ def certify(
 ) -> int:
     """Test a bundle under other runtime versions.
 
-    Installs each version into an environment of its own and runs every fixture of
-    the bundle there. With --key, the results are signed and added to the bundle as certificates:
-    hosts with that version load it if their policy trusts the key as a certifier. Without --trust,
-    --key itself must have signed the bundle, since testing runs its machine code.
+    Runs every fixture of the bundle in environments that have aotc-runtime and another version of
+    jaxlib or of the target's engine. With --key, the results are signed and added to the bundle as
+    certificates: hosts with that version load it if their policy trusts the key as a certifier.
+    Without --trust, --key itself must have signed the bundle, since testing runs its machine code.
 
     \b
-    aotc certify digits-1.0.0.aotb --jaxlib 0.11.2 --jaxlib 0.12.0 \\
+    aotc certify digits-1.0.0.aotb --python older/bin/python \\
         --trust trust.toml --key certifier.key
 
-    Exit codes: 7 if a version cannot be installed, 8 if a fixture fails.
+    Exit codes: 7 if an environment lacks a package, 8 if a fixture fails.
     """
     import os
 
@@ -100,9 +75,6 @@ def certify(
     from aotc_runtime.verification.certificate_rules import certifier_keys
     from aotc_runtime.verification.policy_reader import read_policy
 
-    asked = (*(Release(JAXLIB, version) for version in jaxlibs), *releases)
-    if not asked:
-        raise click.UsageError("--jaxlib or --with has to be given: what to run the bundle under")
     if key is None and trust is None:
         raise click.UsageError("--trust or --key has to be given: a bundle is machine code")
     stated = stated_time(os.environ)
@@ -113,18 +85,13 @@ def certify(
         assert signer is not None, "one of the two was given"
         policy = _policy_of(signer)
 
-    def note(line: str) -> None:
-        if not out.json:
-            warn(line)
-
     with progress(quiet=out.json) as on_fixture:
         made = run_certification(
             bundle,
-            asked,
+            pythons,
             policy,
             target,
             signer,
-            note=note,
             seconds=seconds,
             finished=lambda: time_of_build(stated),
             on_fixture=on_fixture,
@@ -132,11 +99,11 @@ def certify(
     document = certify_document(str(bundle), made)
     if trust is not None and key is not None:
         document["key_is_certifier"] = is_certifier = made.key_id in certifier_keys(policy)
-        if not is_certifier:
-            note(
+        if not is_certifier and not out.json:
+            warn(
                 f"note: {key} is no certifier of {trust}, so these certificates do not count there;"
             )
-            note(f"  `aotc trust add-key {trust} --key KEY.pub --certifier` lets them")
+            warn(f"  `aotc trust add-key {trust} --key KEY.pub --certifier` lets them")
     findings = tuple(certify_findings(made))
     code = family_of(findings[0].code).exit_code if findings else 0
     return out.verdict(document, certify_lines(made), findings, code)

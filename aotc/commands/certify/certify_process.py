@@ -1,17 +1,12 @@
 """Runs the worker in an environment and says how it ended: a crash there is a result."""
 
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import copyfile, copytree, ignore_patterns
 
 import msgspec
 from msgspec import Struct
 
-import aotc
-import aotc_runtime
 from aotc.base.child_processes import Processes, describe_status
 from aotc.base.errors import finding, quote
 from aotc.base.workers import worker_parent
@@ -24,12 +19,6 @@ from aotc_runtime.schema.trust_policy import TrustPolicy
 
 STDERR_LINES_SHOWN = 6
 STEERING = ("JAX_", "XLA_", "TF_", "PJRT_", "NPROC", "LD_PRELOAD")
-
-ANSWERING = (
-    *("__init__.py", "base/__init__.py", "base/constants.py"),
-    *("base/workers/__init__.py", "base/workers/worker_child.py"),
-)
-"""The modules of aotc that `aotc.base.workers.worker_child` consists of."""
 
 RESULTS = "AOTC-E7"
 """Codes of findings that are results of this release: it or a fixture refused. Others are about the
@@ -87,23 +76,9 @@ class Trial:
     findings: tuple[Finding, ...] = ()
 
 
-@contextmanager
-def runtime_copy() -> Iterator[Path]:
-    """Yield a folder with this aotc_runtime and the modules that the worker needs, only."""
-    with tempfile.TemporaryDirectory(prefix="aotc-runtime-") as folder:
-        (source,) = aotc_runtime.__path__
-        name = aotc_runtime.__name__
-        copytree(source, Path(folder) / name, ignore=ignore_patterns("__pycache__"))
-        for module in ANSWERING:
-            place = Path(folder) / aotc.__name__ / module
-            place.parent.mkdir(parents=True, exist_ok=True)
-            copyfile(Path(aotc.__path__[0]) / module, place)
-        yield Path(folder)
-
-
 def run(
     python: Path,
-    runtime: Path,
+    folder: Path,
     release: Release,
     job: Job,
     seconds: float,
@@ -112,8 +87,8 @@ def run(
 ) -> Trial:
     """Run one target's fixtures in an environment.
 
-    python: its interpreter.  runtime: what `runtime_copy` made.  release: what runs the target
-    there.  seconds: how long it may take.  on_fixture: gets the number of fixtures that have run.
+    python: its interpreter.  folder: for temporary files.  release: what runs the target there.
+    seconds: how long it may take.  on_fixture: gets the number of fixtures that have run.
     """
     where: _Surroundings | None = None
     verified = ""
@@ -131,10 +106,10 @@ def run(
 
     try:
         worker_parent.run(
-            (str(python), "-I", "-B", certify_worker.__file__, str(runtime)),
+            (str(python.absolute()), "-I", "-B", certify_worker.__file__),
             job,
             type(None),
-            within=runtime,
+            within=folder,
             environment={**inherit(without=STEERING), "TF_CPP_MIN_LOG_LEVEL": "1"},
             processes=processes,
             seconds=seconds,

@@ -1,8 +1,7 @@
 """Runs every fixture of a target in an environment without aotc.
 
-Run as `python -I -B worker.py RUNTIME FOLDER`. RUNTIME is a folder with the package aotc_runtime
-and the modules of aotc that a worker needs. Each finished item is a JSON object: {"surroundings":
-…}, {"verified": …}, or {"ran": …} for a fixture.
+Run as `python -I -B certify_worker.py FOLDER`. Each finished item is a JSON object:
+{"surroundings": …}, {"verified": …}, or {"ran": …} for a fixture.
 
 The verifier is given the builder's version as the one that runs here. Only this makes it run
 another version, and only in this process, which serves nothing. aotc_runtime itself has no such
@@ -14,6 +13,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,8 +22,14 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the job with the runtime of the first argument."""
-    sys.path.insert(0, sys.argv[1])
+    """Run the job with the aotc_runtime of this environment.
+
+    Of aotc, it imports the modules of `worker_child` from beside this file; what is installed
+    beside aotc stays out of reach.
+    """
+    package = ModuleType("aotc")
+    package.__path__ = [str(Path(__file__).parents[2])]
+    sys.modules["aotc"] = package
     from aotc.base.workers.worker_child import answer
 
     answer(dict[str, Any], run)
@@ -55,8 +62,6 @@ def _finished(progress: Progress, **event: Any) -> None:
 
 def _verify(job: dict[str, Any], facts: Any) -> Any:
     """Return the `VerifiedBundle` of the job, as if the release of its builder ran here."""
-    from pathlib import Path
-
     import msgspec
 
     from aotc_runtime.schema.trust_policy import TrustPolicy

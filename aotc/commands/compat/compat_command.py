@@ -1,14 +1,27 @@
 """`aotc compat`."""
 
+import re
 from pathlib import Path
 
 import click
 
 from aotc.cli import reference_options
 from aotc.cli.command_output import FILE, Output, command
-from aotc.cli.version_options import jaxlib_option
 
 HELP_SECTION = "Inspect and verify"
+
+VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,4}((a|b|rc|\.dev|\.post)\d{1,9})?", re.ASCII)
+
+
+def _versions(
+    context: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Reject values that are not versions: a misspelt one would be reported as unknown."""
+    for value in values:
+        if not VERSION.fullmatch(value):
+            wanted = f"{value!r} is not a version, such as 0.12.0."
+            raise click.BadParameter(wanted, context, option)
+    return values
 
 
 @click.command()
@@ -19,7 +32,14 @@ HELP_SECTION = "Inspect and verify"
 @click.option(
     "--hosts", "hosts", multiple=True, type=FILE, help="Output of `aotc host-info` (repeatable)"
 )
-@jaxlib_option("Assume this jaxlib version (repeatable)")
+@click.option(
+    "--jaxlib",
+    "jaxlibs",
+    multiple=True,
+    callback=_versions,
+    metavar="VERSION",
+    help="Assume this jaxlib version (repeatable)",
+)
 @reference_options.trust_option("Trust policy whose certifiers count")
 @reference_options.fetching_options
 @command

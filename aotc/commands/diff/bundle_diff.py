@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from aotc.bundle.read.bundle_facts import Changed, Part, compare
 from aotc.bundle.read.bundle_review import Review
 from aotc.bundle.read.differences import compare_modules, differing
-from aotc.compile.mlir.module_texts import Form, texts
+from aotc.compile.mlir.module_texts import texts
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema import shard_layout
@@ -144,8 +144,8 @@ def _modules(
     """pairs: places by the digests of their modules."""
     blobs = {one: before.contents.blobs[one] for one, _ in pairs}
     blobs |= {two: after.contents.blobs[two] for _, two in pairs}
-    forms = [(Form.STABLEHLO, bytes(blob)) for blob in blobs.values()]
-    text = dict(zip(blobs, texts(forms, "modules of both bundles"), strict=True))
+    read = texts([bytes(blob) for blob in blobs.values()], "modules of both bundles")
+    text = dict(zip(blobs, read, strict=True))
     for (one, two), places in pairs.items():
         lines, note = compare_modules(text[one], text[two])
         kept = tuple(lines[:lines_max])

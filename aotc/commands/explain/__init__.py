@@ -1,1 +1,1 @@
-"""An entry point as StableHLO or as optimized HLO."""
+"""An entry point as StableHLO, and error codes in words."""

@@ -17,13 +17,6 @@ HELP_SECTION = "Inspect and verify"
 @click.argument("bundle", type=BUNDLE_FILE, help="Bundle file or directory, or an error code")
 @click.argument("entry_point", required=False, help="Entry point to show")
 @verified_options
-@click.option(
-    "--stage",
-    type=click.Choice(["stablehlo", "hlo"]),
-    default="stablehlo",
-    show_default=True,
-    help="Representation to show",
-)
 @profile_option
 @target_option("Target to show", default="all")
 @command
@@ -33,19 +26,18 @@ def explain(
     entry_point: str | None,
     trust: Path | None,
     untrusted: bool,
-    stage: str,
     profile: str | None,
     target: str | None,
 ) -> None:
-    """Show an entry point's StableHLO or HLO.
+    """Show an entry point's StableHLO.
 
-    `stablehlo` is the traced module, `hlo` the module that XLA optimized. Nothing is loaded, so
-    targets of other machines are shown too. Signatures are checked only with --trust.
+    That is the module as it was traced. Nothing is loaded, so targets of other machines are shown
+    too. Signatures are checked only with --trust.
 
     With an error code in place of a bundle, explains the error.
 
     \b
-    aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage hlo
+    aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8
     aotc explain AOTC-E806
     """
     refuse_both(trust, untrusted)
@@ -55,7 +47,6 @@ def explain(
     from aotc.bundle.read.bundle_review import review
     from aotc.commands.explain.representations import explain as explain_entry_point
     from aotc.commands.explain.representations import explain_lines, explain_report
-    from aotc.compile.mlir.module_texts import Form
     from aotc.report.sizes_report import parse_profile
     from aotc_runtime.system.streamed_bundle import open_streamed
     from aotc_runtime.verification.policy_reader import read_policy
@@ -63,7 +54,7 @@ def explain(
     sizes = parse_profile(profile) if profile is not None else None
     policy = read_policy(trust) if trust else None
     read = review(open_streamed(bundle), policy, datetime.now(UTC))
-    explained = explain_entry_point(read, entry_point, Form(stage), sizes, target)
+    explained = explain_entry_point(read, entry_point, sizes, target)
     out.result(explain_report(read, explained), lambda: say(*explain_lines(explained)))
     if not out.json and not trust:
         print_notes(["signatures were not checked"])

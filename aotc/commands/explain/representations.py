@@ -1,29 +1,22 @@
-"""Text of an entry point: StableHLO as it was traced, or HLO as XLA optimized it.
-
-Both are read from the bundle's bytes; nothing is loaded.
-"""
+"""Text of an entry point: StableHLO as it was traced, read from the bundle's bytes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.bundle.read.bundle_review import Review, ReviewedExecutable, chosen
-from aotc.compile.mlir.module_texts import Form, texts
-from aotc.compile.xla import xla_objects
+from aotc.compile.mlir.module_texts import texts
 from aotc_runtime.schema.manifest_labels import label
-
-NO_HLO = "the executable holds no optimized HLO in a layout that is known"
 
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """Text of one stage.
+    """Text of a module.
 
-    `digest` is that of the module or executable that it was read from, which serves these targets.
-    `text` is empty for an executable of unknown layout.
+    `digest` is that of the module that it was read from, which serves these targets.
     """
 
-    stage: Form
+    stage: str
     entry_point: str
     sizes: Mapping[str, int]
     targets: tuple[str, ...]
@@ -37,44 +30,33 @@ class Representation:
 
 
 def explain(
-    review: Review,
-    entry_point: str,
-    stage: Form,
-    sizes: Mapping[str, int] | None,
-    target: str | None,
+    review: Review, entry_point: str, sizes: Mapping[str, int] | None, target: str | None
 ) -> tuple[Representation, ...]:
-    """Return one stage of an entry point.
+    """Return the modules of an entry point.
 
     Raises UsageError: AOTC-E055 what is asked for is not there, E057 it cannot be shown.
 
     Args:
         review: the bundle.
         entry_point: its name.
-        stage: the representation.
         sizes: of the profiles to show; None for all.
         target: the only one to show; None for all.
     """
     grouped: dict[str, list[ReviewedExecutable]] = {}
     for executable in chosen(review, entry_point, sizes, target):
-        record = executable.record
-        read = record.module if stage is Form.STABLEHLO else record.executable
-        grouped.setdefault(read.digest, []).append(executable)
-    data = {digest: bytes(review.contents.blobs[digest]) for digest in grouped}
-    if stage is Form.HLO:
-        found = {digest: xla_objects.optimized_module(each) for digest, each in data.items()}
-        data = {digest: module for digest, module in found.items() if module is not None}
-    made = texts([(stage, module) for module in data.values()], f"{entry_point} of {review.bundle}")
-    text = dict.fromkeys(grouped, "") | dict(zip(data, made, strict=True))
+        grouped.setdefault(executable.record.module.digest, []).append(executable)
+    data = [bytes(review.contents.blobs[digest]) for digest in grouped]
+    made = texts(data, f"{entry_point} of {review.bundle}")
     return tuple(
         Representation(
-            stage=stage,
+            stage="stablehlo",
             entry_point=entry_point,
             sizes=executables[0].record.sizes,
             targets=tuple(executable.target for executable in executables),
             digest=digest,
-            text=text[digest],
+            text=text,
         )
-        for digest, executables in grouped.items()
+        for (digest, executables), text in zip(grouped.items(), made, strict=True)
     )
 
 
@@ -85,12 +67,12 @@ def explain_report(review: Review, explained: Sequence[Representation]) -> dict[
         "root_digest": review.root_digest,
         "signatures_verified": review.verified,
         "signers": list(review.signers),
-        "representations": [asdict(found) | {"text": found.text or None} for found in explained],
+        "representations": [asdict(found) for found in explained],
     }
 
 
 def explain_lines(explained: Sequence[Representation]) -> Iterator[str]:
-    """Yield each text below its title; `//` begins a comment in both representations."""
+    """Yield each text below its title; `//` begins a comment."""
     for number, found in enumerate(explained):
         yield from ["", f"// {found.title()}"][not number :]
-        yield from (found.text.rstrip() or f"// {NO_HLO}").split("\n")
+        yield from found.text.rstrip().split("\n")

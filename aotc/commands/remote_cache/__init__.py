@@ -1,1 +1,1 @@
-"""A cache of builds that hosts share: HTTP, and what fsspec reaches."""
+"""A cache of builds that hosts share: over HTTP, in an OCI registry or in a folder."""

@@ -1,6 +1,7 @@
 """Calls to a place elsewhere that end in time, whatever answers there or does not.
 
-A call runs in a thread of its own; a library that hangs is left behind in it. What arrives or
+A call runs in a thread of its own; one that hangs, in a name server or a network's file system, is
+left behind in it. What arrives or
 leaves is counted: a call may take as long as it gets on, so that large entries have their time on
 slow lines, and silence or a trickle of bytes has not.
 """
@@ -19,11 +20,6 @@ from aotc_serve.http_client import Response
 SECONDS = 5.0
 """Until `PACE_BYTES` more have moved, or an answer has begun. A cache is to save time, and the
 largest executable of our examples takes 3 s to compile.
-"""
-
-LIBRARY_SECONDS = 20.0
-"""Until `PACE_BYTES` more have moved in a library that signs in, tries again, and moves megabytes,
-all unseen.
 """
 
 PACE_BYTES = 32 * 2**10

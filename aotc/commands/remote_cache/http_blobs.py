@@ -2,7 +2,7 @@
 
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from aotc.commands.remote_cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_entry
+from aotc.commands.remote_cache.bounded_calls import Limit, OutageError, Pace, read_entry
 from aotc_serve.http_client import Body, HttpClient, basic_auth
 
 SENT_CHUNK_BYTES = 16 * 2**10
@@ -17,8 +17,6 @@ STALL_SECONDS = 60.0
 
 class HttpBlobs:
     """Blobs below a URL; its `user:password@` becomes Basic authentication."""
-
-    seconds = SECONDS
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
-from aotc.commands.remote_cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_entry
+from aotc.commands.remote_cache.bounded_calls import Limit, OutageError, Pace, read_entry
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.base.errors import AotcError
@@ -45,8 +45,6 @@ class OciBlobs:
 
     `user:password@` is for the registry or its token server, instead of `docker login`'s.
     """
-
-    seconds = SECONDS
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)

@@ -20,12 +20,7 @@ FAILURES_MAX = 2
 
 
 class Blobs(Protocol):
-    """Remote bytes by name; called from several threads at once, and may raise any exception.
-
-    `seconds` is as for `Bounded`.
-    """
-
-    seconds: float
+    """Remote bytes by name; called from several threads at once, and may raise any exception."""
 
     def read(self, name: str, limit: bounded_calls.Limit, pace: bounded_calls.Pace) -> bytes | None:
         """Return the bytes under a name, up to the limit; None if there are none."""
@@ -37,12 +32,19 @@ class Blobs(Protocol):
 class RemoteStore:
     """Signed cache entries in blobs; `place` is for messages, without secrets.
 
-    Entries larger than `limit` bytes are neither read nor written.
+    Entries larger than `limit` bytes are neither read nor written. `seconds` is as for `Bounded`.
     """
 
-    def __init__(self, blobs: Blobs, place: str, seals: Seals, limit: int) -> None:
+    def __init__(
+        self,
+        blobs: Blobs,
+        place: str,
+        seals: Seals,
+        limit: int,
+        seconds: float = bounded_calls.SECONDS,
+    ) -> None:
         self._blobs, self._place, self._seals, self._limit = blobs, place, seals, limit
-        self._bounded = bounded_calls.Bounded(blobs.seconds)
+        self._bounded = bounded_calls.Bounded(seconds)
         self._lock = threading.Lock()
         self._refused: Counter[Refusal] = Counter()
         self._failures, self._outage, self._given_up = 0, "", False

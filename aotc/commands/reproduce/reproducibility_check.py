@@ -18,7 +18,7 @@ from aotc.bundle.read.bundle_facts import Changed, compare
 from aotc.bundle.read.bundle_review import ReviewedTarget
 from aotc.bundle.read.differences import compare_modules, differing
 from aotc.bundle.write.bundle_writer import TargetParts, assemble
-from aotc.compile.mlir.module_texts import Form, texts
+from aotc.compile.mlir.module_texts import texts
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline.scratch_folder import scratch_folder
 from aotc_runtime.base import canonical_json
@@ -72,7 +72,7 @@ class Difference:
 def module_text(artifact: bytes) -> str:
     """Return the text of a StableHLO artifact, read in another process: it may be anybody's."""
     try:
-        (text,) = texts([(Form.STABLEHLO, artifact)], "a module")
+        (text,) = texts([artifact], "a module")
     except UsageError as error:
         return f"jaxlib cannot read it: {error.findings[0].found}"
     return text

@@ -7,7 +7,6 @@ compiled or loaded.
 import sys
 import tempfile
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 
 from aotc.base.child_processes import Processes
@@ -21,15 +20,8 @@ SECONDS_MAX = 600.0
 LINES_SHOWN = 8
 
 
-class Form(StrEnum):
-    """The bytes to be read: a StableHLO portable artifact, or a serialized HloModuleProto."""
-
-    STABLEHLO = "stablehlo"
-    HLO = "hlo"
-
-
-def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
-    """Return each module as text; constants of more than a few numbers are left out.
+def texts(modules: Sequence[bytes], where: str) -> list[str]:
+    """Return each StableHLO artifact as text; constants of more than a few numbers are left out.
 
     Raises UsageError (AOTC-E057) for bytes that this jaxlib cannot read.
     """
@@ -49,29 +41,20 @@ def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
         found = crash.describe(LINES_SHOWN)
         if crash.late:
             found = quote("exit status 1", [f"not done after {SECONDS_MAX:g} s"])
-        raise refusal(
-            "AOTC-E057", where, found, expected=f"a module in {crash.doing or modules[0][0]}"
-        ) from crash
+        raise refusal("AOTC-E057", where, found, expected="a StableHLO module") from crash
 
 
-def _read(modules: list[tuple[Form, bytes]], progress: Progress) -> list[str]:
+def _read(modules: list[bytes], progress: Progress) -> list[str]:
     """Convert each module to text; end the process for one that jaxlib rejects."""
-    from aotc.compile.xla import jaxlib_private
+    from aotc.compile.xla.jaxlib_private import MlirError, XlaError, artifact_text
 
-    readers = {
-        Form.STABLEHLO: jaxlib_private.artifact_text,
-        Form.HLO: jaxlib_private.hlo_module_text,
-    }
-    made: list[str] = []
-    for form, data in modules:
-        progress.started(form)
-        try:
-            text = readers[form](data)
-        except (jaxlib_private.XlaError, jaxlib_private.MlirError, ValueError) as error:
-            sys.exit(str(error))
-        made.append(text.encode("utf-8", "replace").decode())
-    return made
+    progress.started("reading")
+    try:
+        made = [artifact_text(module) for module in modules]
+    except (XlaError, MlirError, ValueError) as error:
+        sys.exit(str(error))
+    return [text.encode("utf-8", "replace").decode() for text in made]
 
 
 if __name__ == "__main__":
-    answer(list[tuple[Form, bytes]], _read)
+    answer(list[bytes], _read)

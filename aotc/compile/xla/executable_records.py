@@ -9,7 +9,6 @@ Snappy; hashes are not looked at, since the bundle's digests cover all of it.
 import struct
 from collections.abc import Iterator
 
-from aotc.base.errors import refusal
 from aotc_runtime.formats.protobuf_wire import read_varint
 
 SIGNATURE = bytes.fromhex("83af70d10d884a3f" + "0" * 16 + "40" + "0" * 14)
@@ -30,8 +29,7 @@ _SNAPPY_RATIO_MAX = 32
 def messages(serialized: bytes) -> Iterator[bytes]:
     """Yield the messages in their order.
 
-    Raises ValueError for bytes of another layout, UsageError (AOTC-E057) where cramjam is needed to
-    read them and not installed.
+    Raises ValueError for bytes of another layout. What is compressed needs cramjam.
     """
     length, start = read_varint(serialized, 0, len(serialized))  # in front stands IFRT's header
     yield from _messages(
@@ -105,11 +103,8 @@ def _decompress(how: int, data: bytes, budget: _DecompressionBudget) -> bytes:
     if size != again:
         raise ValueError(f"{len(data)} bytes that become {again}, or {size}")
     budget.take(size)
-    try:
-        import cramjam
-    except ImportError as error:
-        cause = "cramjam-is-not-installed"
-        raise refusal("AOTC-E057", "--stage asm", "", cause=cause) from error
+    import cramjam  # which only targets for CUDA bring
+
     try:
         return bytes(cramjam.snappy.decompress_raw(data[at:]))
     except cramjam.DecompressionError as error:

@@ -17,7 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # read by jaxlib when it is 
 
 import jaxlib.version
 import numpy as np
-from jaxlib import _hlo, lapack, xla_client
+from jaxlib import lapack, xla_client
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import builtin  # noqa: F401 - else imported with the first module
 
@@ -103,11 +103,6 @@ def artifact_text(artifact: bytes) -> str:
     """Return a portable artifact as MLIR without large constants. Raises ValueError, MlirError."""
     module = mlir_context.read_artifact(artifact)
     return str(module.operation.get_asm(large_elements_limit=_ELEMENTS_SHOWN))
-
-
-def hlo_module_text(proto: bytes) -> str:
-    """Return a serialized HloModuleProto as text. Raises XlaError or ValueError."""
-    return str(_hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string())
 
 
 PARTITIONING = re.compile(r"Sharding|SPMD(FullToShard|ShardToFull)Shape|xla\.sdy\..*")

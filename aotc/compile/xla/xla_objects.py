@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from aotc.compile.binary import protobuf
 from aotc.compile.binary.protobuf import Field
 from aotc.compile.xla.cpu_topology import machine_texts
-from aotc.compile.xla.executable_records import messages
 from aotc_runtime.formats.protobuf_wire import BYTES, VARINT, read_varint
 
 _WORD = re.compile(rb"\A[a-z][a-z0-9-]*\Z")
@@ -148,40 +147,15 @@ def contents(serialized: bytes) -> Contents:
     )
 
 
-_DEPTH_MAX = 4
-"""Messages around a module that are searched; its depth differs between backends."""
-
-
-def optimized_module(serialized: bytes) -> bytes | None:
-    """Return the optimized HLO (HloModuleProto) in an executable of any backend, if it has one.
-
-    Raises UsageError as `records.messages`.
-    """
-    try:
-        level = [field for data in messages(serialized) for field in _fields(data)]
-    except ValueError:
-        return None
-    for _ in range(_DEPTH_MAX):
-        for field in level:
-            if found := _module(field):
-                return found
-        level = [inner for field in level for inner in protobuf.message(field) or ()]
-    return None
-
-
 def assignment_of_module(message: bytes) -> bytes | None:
     """Return the BufferAssignmentProto in a message that holds an optimized module as well."""
-    fields = _fields(message)
+    try:
+        fields = protobuf.parse(message)
+    except ValueError:
+        return None
     if not any(map(_module, fields)):
         return None
     return next((found for field in fields if (found := _assignment(field))), None)
-
-
-def _fields(data: bytes) -> list[Field]:
-    try:
-        return protobuf.parse(data)
-    except ValueError:
-        return []
 
 
 def compile_options(serialized: bytes) -> bytes:

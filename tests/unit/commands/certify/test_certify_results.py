@@ -10,8 +10,8 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.certify.certify_bundle import (
     NOT_TOLD,
     Certification,
+    certifiable,
     predicate_of,
-    targets_run_by,
 )
 from aotc.commands.certify.certify_process import Trial
 from aotc.commands.certify.certify_text import certify_document, certify_findings
@@ -66,7 +66,7 @@ def test_what_ran_is_another_engines_package_where_no_jaxlib_is_stated() -> None
     assert msgspec.convert(predicate, Certificate).release == other
 
 
-def test_only_targets_that_the_package_alone_runs_are_certified_with_it() -> None:
+def test_only_targets_that_one_package_runs_are_certified() -> None:
     needs = {"kinds": ["CPU"], "memory_bytes": 0, "plugin": "fast", "accepts_plugin": ["2.0"]}
     ours, theirs, both = (
         manifest(target={"name": "a"}),
@@ -76,21 +76,15 @@ def test_only_targets_that_the_package_alone_runs_are_certified_with_it() -> Non
         manifest(target={"name": "c"}, requires={"engines": {"iree": needs}}),
     )
     every = {"c": both, "b": theirs, "a": ours}
-    assert targets_run_by("jaxlib", every, None, ()) == [ours]
-    assert targets_run_by("jaxlib", every, "a", ()) == [ours]
-    assert targets_run_by("fast", every, None, ()) == [theirs]
-    for package, target, found in (
-        ("jaxlib", "b", "code for fast"),
-        ("fast", "a", "code for jaxlib"),
-        ("jaxlib", "c", "code for fast and jaxlib"),
-    ):
-        (finding,) = error_of(AotcError, targets_run_by, package, every, target, ()).findings
-        assert (finding.code, finding.where, finding.found) == ("AOTC-E505", target, found)
-        assert package in finding.expected
-    assert error_of(AotcError, targets_run_by, "jaxlib", every, "d", ()).findings[0].found == "d"
+    assert certifiable(every, None, ()) == [("jaxlib", ours), ("fast", theirs)]
+    assert certifiable(every, "b", ()) == [("fast", theirs)]
+    (finding,) = error_of(AotcError, certifiable, every, "c", ()).findings
+    expected = ("AOTC-E505", "c", "code for fast and jaxlib")
+    assert (finding.code, finding.where, finding.found) == expected
+    assert error_of(AotcError, certifiable, every, "d", ()).findings[0].found == "d"
 
 
-NO_WHEEL = Finding("AOTC-E551", "jaxlib 0.1", "an environment", "none", "")
+LACKING = Finding("AOTC-E559", "old/bin/python", "jaxlib", "neither", "")
 UNSUITED = Finding("AOTC-E502", "cpu", "avx512f", "none", "")
 
 
@@ -106,16 +100,16 @@ def trial(outcome: str, target: str = "cpu", findings: tuple[Finding, ...] = ())
 
 def test_what_passed_is_no_finding_and_everything_else_is_one() -> None:
     assert list(certify_findings(certification(trial(PASSED)))) == []
-    assert list(certify_findings(certification(missing=(NO_WHEEL,)))) == [NO_WHEEL]
+    assert list(certify_findings(certification(missing=(LACKING,)))) == [LACKING]
     made = certification(
         trial(BEYOND), trial(PASSED), trial(CRASHED), trial("", findings=(UNSUITED,)),
-        missing=(NO_WHEEL,),
+        missing=(LACKING,),
     )  # fmt: skip
     beyond, crashed, *others = certify_findings(made)
     assert (beyond.code, crashed.code) == ("AOTC-E957", "AOTC-E958")
     assert beyond.found == "what happened"
     assert beyond.title == "fixture exceeds its tolerance under this version"
-    assert "differences" not in crashed.hint and others == [NO_WHEEL, UNSUITED]
+    assert "differences" not in crashed.hint and others == [LACKING, UNSUITED]
 
 
 def test_a_run_is_told_beside_what_the_build_measured_if_it_did() -> None:

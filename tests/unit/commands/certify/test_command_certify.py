@@ -1,7 +1,9 @@
-"""`aotc certify` from the command line to the loader, with the jaxlib that is installed here."""
+"""`aotc certify` from the command line to the loader, in the environment of the tests."""
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,11 @@ from aotc.bundle.write.added_attestations import with_attestations
 from aotc.bundle.write.bundle_writer import Form, form_of
 from aotc_runtime.base.errors import IncompatibleRuntimeError
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
+from aotc_runtime.schema.host_facts import VERSION
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 from .conftest import ELSEWHERE, Made
-from .offline_environment import install_packages_of_this
 
 
 @pytest.fixture
@@ -30,11 +32,9 @@ def key(aotc: Aotc, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def certify(aotc: Aotc, running_jaxlib: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    install_packages_of_this(monkeypatch)
-
+def certify(aotc: Aotc) -> Callable[..., Any]:
     def run(*arguments: str | Path) -> Any:
-        return aotc("certify", *arguments, "--jaxlib", running_jaxlib, "--json")
+        return aotc("certify", *arguments, "--python", sys.executable, "--json")
 
     return run
 
@@ -166,28 +166,75 @@ def test_without_a_key_nothing_is_added(built_elsewhere: Made, certify: Any) -> 
     assert done.document["key_id"] is None and bundle.read_bytes() == before
 
 
-def test_unfit_package_is_refused_before_installing(aotc: Aotc, built_elsewhere: Made) -> None:
-    bundle, policy = built_elsewhere()
-    done = aotc("certify", bundle, "--trust", policy, "--with", "onnxruntime==1.32.0", "--json")
-    (found,) = done.document["findings"]
-    assert (found["code"], found["found"]) == ("AOTC-E505", "code for jaxlib")
-
-
-NO_PACKAGES = ["onnxruntime", "==1", "../x==1", "x==../1", "x=1", "X y==1"]
-NO_VERSIONS = ["../x", "0.12.0 --pre", "0", "", "0.12.0;x", "0.12.0\n"]
+def environment_with(packages: dict[str, str], folder: Path, modules: Sequence[str]) -> Path:
+    """Return the Python of a new environment that seems to have these packages."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "made"], check=True)
+    (site,) = folder.glob("made/lib/python*/site-packages")
+    for module in modules:
+        (site / f"{module}.py").touch()
+    for name, version in packages.items():
+        info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    return folder / "made" / "bin" / "python"
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("packages", "found"),
     [
-        [],  # nothing to run it under
-        *(["--with", text] for text in NO_PACKAGES),
-        *(["--jaxlib", text] for text in NO_VERSIONS),
+        ({}, "neither"),
+        ({"jaxlib": "0.12.0"}, "jaxlib 0.12.0"),
+        ({"aotc-runtime": VERSION, "onnxruntime": "1.32.0"}, f"aotc-runtime {VERSION}"),
+        ({"aotc-runtime": "0.0.9", "jaxlib": "0.12.0"}, "aotc-runtime 0.0.9, jaxlib 0.12.0"),
+    ],
+    ids=["neither", "no runtime", "another engine", "another runtime"],
+)
+def test_environment_without_its_packages_is_refused_and_others_count(
+    packages: dict[str, str],
+    found: str,
+    built_elsewhere: Made,
+    certify: Any,
+    key: Path,
+    tmp_path: Path,
+) -> None:
+    bundle, policy = built_elsewhere()
+    python = environment_with(packages, tmp_path, ("cryptography", "msgspec", "numpy"))
+    done = certify(bundle, "--trust", policy, "--key", key, "--python", python)
+    assert (done.exit_code, done.document["certificates_added"]) == (7, 1)
+    (finding,) = done.document["findings"]
+    assert (finding["code"], finding["where"]) == ("AOTC-E559", str(python))
+    assert (finding["found"], finding["expected"]) == (found, f"aotc-runtime {VERSION}, and jaxlib")
+    assert f"{python} -m pip install aotc-runtime=={VERSION} jaxlib==" in finding["hint"]
+
+
+@pytest.mark.parametrize(
+    ("python", "found"),
+    [
+        ("/nowhere/python", "No such file or directory"),
+        ("/", "a directory"),
+        ("/bin/echo", "output that is not of Python"),
+        ("/bin/false", "exit status 1"),
+        ("", "exit status 1\n| ModuleNotFoundError: No module named 'cryptography'"),
     ],
 )
-def test_invalid_release_is_refused(options: list[str], aotc: Aotc, built_elsewhere: Made) -> None:
+def test_what_runs_no_runtime_is_refused(
+    python: str, found: str, built_elsewhere: Made, aotc: Aotc, tmp_path: Path
+) -> None:
     bundle, policy = built_elsewhere()
-    done = aotc("certify", bundle, "--trust", policy, *options)
+    packages = {"aotc-runtime": VERSION, "jaxlib": "0.12.0"}
+    python = python or str(environment_with(packages, tmp_path, ()))
+    done = aotc("certify", bundle, "--trust", policy, "--python", python, "--json")
+    (finding,) = done.document["findings"]
+    assert (done.exit_code, finding["code"], finding["where"]) == (7, "AOTC-E559", python)
+    assert finding["found"] == found and done.document["trials"] == []
+    assert finding["hint"].startswith(
+        "pass `--python /bin/python`" if python == "/" else "pass the"
+    )
+
+
+def test_no_python_is_a_usage_error(aotc: Aotc, built_elsewhere: Made) -> None:
+    bundle, policy = built_elsewhere()
+    done = aotc("certify", bundle, "--trust", policy)
     assert (done.exit_code, done.codes) == (2, ["AOTC-E001"])
 
 
@@ -216,7 +263,7 @@ def test_the_text_fits_a_terminal_and_shows_differences_though_all_passed(
 ) -> None:
     bundle, policy = built_elsewhere()
     assert certify(bundle, "--trust", policy).exit_code == 0
-    done = aotc("certify", bundle, "--trust", policy, "--jaxlib", running_jaxlib)
+    done = aotc("certify", bundle, "--trust", policy, "--python", sys.executable)
     assert f"with jaxlib {running_jaxlib}: passed" in done.stdout
     assert "max abs" in done.stdout and "ulp" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
@@ -256,12 +303,12 @@ def test_compat_refuses_untrusted_bundle(built_elsewhere: Made, aotc: Aotc, key:
 
 
 def test_a_key_that_is_no_certifier_of_the_policy_is_noted_and_a_certifiers_is_not(
-    built_elsewhere: Made, certify: Any, aotc: Aotc, key: Path, running_jaxlib: str
+    built_elsewhere: Made, certify: Any, aotc: Aotc, key: Path
 ) -> None:
     bundle, policy = built_elsewhere()
     accepting = with_certifier(policy, key)
     counts = certify(bundle, "--trust", accepting, "--key", key).document
     assert counts["key_is_certifier"] is True
-    options = ("--key", key, "--jaxlib", running_jaxlib)
+    options = ("--key", key, "--python", sys.executable)
     assert "is no certifier" in aotc("certify", bundle, "--trust", policy, *options).stderr
     assert "is no certifier" not in aotc("certify", bundle, "--trust", accepting, *options).stderr

@@ -10,7 +10,7 @@ from hostile.tampering import Documents, swap_layer
 from aotc.base.child_processes import Processes
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.certify import certify_worker
-from aotc.commands.certify.certify_process import Job, Trial, run, runtime_copy
+from aotc.commands.certify.certify_process import Job, Trial, run
 from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.bundle_files import open_bundle
@@ -33,10 +33,8 @@ def tried(
     root = change.get("root", contents.root_digest)
     job = Job(str(bundle), policy, target, "jaxlib", ELSEWHERE, root, 3, {"xla": ()})
     counts: list[int] = []
-    with runtime_copy() as runtime:
-        made = run(
-            python, runtime, Release("jaxlib", jaxlib), job, seconds, counts.append, Processes()
-        )
+    release = Release("jaxlib", jaxlib)
+    made = run(python, bundle.parent, release, job, seconds, counts.append, Processes())
     return made, counts
 
 

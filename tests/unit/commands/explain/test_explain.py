@@ -1,6 +1,5 @@
-"""Every representation is what the bundle holds, with the profile and the targets it belongs to."""
+"""Every module is what the bundle holds, with the profile and the targets it belongs to."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from aotc.base.errors import UsageError
 from aotc.bundle.read.bundle_review import Review, review
 from aotc.commands.explain import representations
-from aotc.compile.mlir.module_texts import Form
 from aotc.pipeline.build import build
 from aotc_runtime.system.bundle_files import open_bundle
 from tests.conftest import Once
@@ -41,27 +39,14 @@ def shown(once: Once) -> Review:
     return review(open_bundle(folder / "shown.aotb"), None, NOW)
 
 
-def explained(
-    shown: Review, stage: Form, target: str | None = None, **sizes: int
-) -> tuple[representations.Representation, ...]:
-    return representations.explain(shown, "f", stage, sizes, target)
-
-
 def test_a_module_is_shown_once_for_the_targets_that_share_it(shown: Review) -> None:
-    found = explained(shown, Form.STABLEHLO)
+    found = representations.explain(shown, "f", None, None)
     assert [(r.sizes, r.targets) for r in found] == [
         ({"n": 4}, ("cpu-x86-64-v3", "cpu-x86-64-v4")),
         ({"n": 8}, ("cpu-x86-64-v3", "cpu-x86-64-v4")),
     ]
     assert "tensor<4x4xf32>" in found[0].text and "tensor<8x4xf32>" in found[1].text
     assert all("stablehlo.dot_general" in r.text for r in found)
-
-
-def test_optimized_hlo_is_shown_for_each_target(shown: Review) -> None:
-    found = explained(shown, Form.HLO, n=8)
-    assert [r.targets for r in found] == [("cpu-x86-64-v3",), ("cpu-x86-64-v4",)]
-    assert all(r.text.startswith("HloModule aotc, is_scheduled=true") for r in found)
-    assert all("f32[8,4]" in r.text for r in found)
 
 
 @pytest.mark.parametrize(
@@ -76,21 +61,6 @@ def test_what_is_not_there_is_refused(
     shown: Review, entry: str, sizes: dict[str, int], target: str | None, where: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        representations.explain(shown, entry, Form.HLO, sizes, target)
+        representations.explain(shown, entry, sizes, target)
     assert caught.value.code == "AOTC-E055"
     assert caught.value.findings[0].where.endswith(where)
-
-
-def test_unknown_layout_has_a_note(shown: Review, monkeypatch: pytest.MonkeyPatch) -> None:
-    opaque = dict(shown.contents.blobs)
-    for executable in shown.executables():
-        opaque[executable.record.executable.digest] = memoryview(b"\0opaque")
-    contents = shown.contents.__struct_fields__
-    changed = type(shown.contents)(
-        **{name: getattr(shown.contents, name) for name in contents} | {"blobs": opaque}
-    )
-    other = replace(shown, contents=changed)
-    found = explained(other, Form.HLO)
-    assert all(r.text == "" for r in found)
-    assert representations.explain_report(other, found)["representations"][0]["text"] is None
-    assert f"// {representations.NO_HLO}" in representations.explain_lines(found)

@@ -23,7 +23,7 @@ from tests.refusals import error_of
 from tests.tls_server import listening, tls_context
 
 services = pytest.mark.skipif(
-    find_spec("moto") is None or find_spec("hvac") is None, reason="make test-stores"
+    find_spec("moto") is None or find_spec("hvac") is None, reason="make test-kms"
 )
 
 
@@ -127,7 +127,7 @@ def azure(clouds: None) -> str:
 
 
 @services
-@pytest.mark.stores
+@pytest.mark.kms
 @pytest.mark.parametrize("service", ["aws", "vault", "google", "azure"])
 def test_a_key_in_a_service_signs_a_bundle_that_its_public_key_verifies(
     service: str,
@@ -150,7 +150,7 @@ def test_a_key_in_a_service_signs_a_bundle_that_its_public_key_verifies(
 
 
 @services
-@pytest.mark.stores
+@pytest.mark.kms
 @pytest.mark.parametrize("service", ["aws", "google", "azure"])
 def test_a_key_that_the_service_does_not_have_is_one_finding(
     service: str, request: pytest.FixtureRequest
