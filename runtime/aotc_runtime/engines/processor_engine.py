@@ -34,8 +34,12 @@ def pack(array: Array) -> Array:
 
 
 def is_small(avals: Sequence[Aval]) -> bool:
-    """Return whether copying arrays of these avals is faster than passing them in place."""
-    return sum(prod(each.shape) * each.dtype.itemsize for each in avals) <= COPIED_BYTES_MAX
+    """Return whether copying arrays of these avals is faster than passing them in place.
+
+    Never for an aval that stands for several sizes, which are -1: no memory fits all of them.
+    """
+    sizes = [prod(each.shape) * each.dtype.itemsize for each in avals if -1 not in each.shape]
+    return len(sizes) == len(avals) and sum(sizes) <= COPIED_BYTES_MAX
 
 
 class Weight(Struct, frozen=True):

@@ -1,5 +1,7 @@
 """The policies of an entry point for calls whose sizes match no profile."""
 
+from collections.abc import Sequence
+
 from aotc_runtime.schema.bundle_manifest import (
     CompileHere,
     EntryPoint,
@@ -7,6 +9,7 @@ from aotc_runtime.schema.bundle_manifest import (
     Pad,
     Range,
     Split,
+    TensorSpec,
 )
 from aotc_runtime.schema.size_expressions import parse_expression
 
@@ -45,8 +48,10 @@ def masks_and_lengths(entry_point: EntryPoint) -> frozenset[str]:
     return frozenset(name for pad in pads for name in (pad.mask, pad.length) if name)
 
 
-def open_shapes(entry_point: EntryPoint, shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """Return the shapes of results, with -1 for each size that follows from the call of a range."""
+def open_shapes(
+    entry_point: EntryPoint, tensors: Sequence[TensorSpec], shapes: tuple[Shape, ...]
+) -> tuple[Shape, ...]:
+    """Return the shapes of inputs or results, with -1 for a size that follows from a range's."""
     declared = policies_of(entry_point)
     ranged = {name for name, each in declared.items() if each is OutOfProfilePolicy.RANGE}
     return tuple(
@@ -54,5 +59,5 @@ def open_shapes(entry_point: EntryPoint, shapes: tuple[Shape, ...]) -> tuple[Sha
             -1 if ranged & parse_expression(axis).names() else size
             for axis, size in zip(tensor.shape if ranged else shape, shape, strict=True)
         )
-        for tensor, shape in zip(entry_point.outputs, shapes, strict=True)
+        for tensor, shape in zip(tensors, shapes, strict=True)
     )

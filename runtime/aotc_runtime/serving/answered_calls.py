@@ -12,7 +12,8 @@ def answer(entry_point: LoadedEntryPoint, args: tuple[Any, ...], kwargs: dict[st
     """Return the answer of `entry_point(*args, **kwargs)`, with its errors, for numpy arrays."""
     served = None if kwargs else entry_point._at_once(args)
     if served is not None and served.direct is not None:
-        return Answer(entry_point(*args), Path.EXACT, served.label)
+        path = Path.RANGE if served.is_range else Path.EXACT
+        return Answer(entry_point(*args), path, served.label)
     started = perf_counter_ns()
     return entry_point._checked_calls().answer(args, kwargs, started)
 

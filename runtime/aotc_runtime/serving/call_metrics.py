@@ -66,9 +66,10 @@ class Latency(Struct, frozen=True):
         }
 
 
-def latency_of(counter: CallCounter) -> Latency:
-    """Return a consistent snapshot of the counted latencies."""
-    nanoseconds, buckets = counter.snapshot()
+def latency_of(*counters: CallCounter) -> Latency:
+    """Return a consistent snapshot of the latencies that each has counted, together."""
+    times, counts = zip(*[counter.snapshot() for counter in counters], strict=True)
+    nanoseconds, buckets = sum(times), [sum(each) for each in zip(*counts, strict=True)]
     used = [index for index, count in enumerate(buckets) if count]
     shown = range(used[0], used[-1] + 1) if used else range(0)
     return Latency(
@@ -112,25 +113,26 @@ def most_frequent(counts: Counter[SizesKey]) -> tuple[Counter[SizesKey], int]:
     return Counter(dict(ranked[:SHAPES_MAX])), dropped
 
 
-class Exact(Struct, frozen=True):
-    """Counts calls that a profile serves exactly; the call path does this without a lock."""
+class Counted(Struct, frozen=True):
+    """Counts calls of one combination of sizes; the call path does this without a lock."""
 
     sizes: SizesKey
     label: str
     counter: CallCounter
+    path: Path = Path.EXACT
 
 
 class CallMetrics:
     """All metrics of one entry point; safe to use from many threads.
 
-    `exact` are the profiles, which count for themselves. `compiles` returns as JSON what was
+    `counted` are the profiles, which count for themselves. `compiles` returns as JSON what was
     compiled for calls, and None without a policy that compiles.
     """
 
     compiles: Callable[[], dict[str, Any] | None] = staticmethod(lambda: None)
 
-    def __init__(self, exact: Sequence[Exact]) -> None:
-        self._exact = exact
+    def __init__(self, counted: Sequence[Counted]) -> None:
+        self._counted = [*counted]
         self._lock = threading.Lock()
         self._counters: dict[tuple[Path, str], CallCounter] = {}
         self._padding = Padding()
@@ -152,6 +154,10 @@ class CallMetrics:
                 self._padded_calls += 1
                 self._padding += padding
         counter.observe(nanoseconds)
+
+    def add(self, counted: Counted) -> None:
+        """Report calls that count for themselves from now on."""
+        self._counted.append(counted)
 
     def count_sizes(self, sizes: SizesKey) -> None:
         """Count sizes that no profile has and that were asked for, served or refused."""
@@ -194,10 +200,13 @@ class CallMetrics:
 
     def served_calls(self) -> list[ServedCalls]:
         """Calls served, by path and executable."""
-        counters = [((Path.EXACT, each.label), each.counter) for each in self._exact]
+        counters = [((each.path, each.label), each.counter) for each in self._counted]
         with self._lock:
             counters += sorted(self._counters.items())
-        return [ServedCalls(*key, latency_of(counter)) for key, counter in counters]
+        alike: dict[tuple[Path, str], list[CallCounter]] = {}
+        for key, counter in counters:
+            alike.setdefault(key, []).append(counter)
+        return [ServedCalls(*key, latency_of(*each)) for key, each in alike.items()]
 
     @property
     def padding(self) -> Padding:
@@ -237,7 +246,7 @@ class CallMetrics:
         """Requested sizes with their counts, as `aotc profiles suggest` reads them."""
         with self._lock:
             counts, dropped = self._shapes.copy(), self._dropped
-        for each in self._exact:
+        for each in self._counted:
             if each.sizes and (calls := latency_of(each.counter).calls):
                 counts[each.sizes] += calls
         kept, more = most_frequent(counts)

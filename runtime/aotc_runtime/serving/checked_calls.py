@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 class CheckedCalls:
     """Checks the arguments of one entry point's calls, and makes the calls.
 
-    `table` has executables by the shapes of the caller's arguments, in the manifest's order;
-    `started` is when a call began, by `perf_counter_ns`.
+    `table` has executables by the shapes of the caller's arguments, in the manifest's order; that
+    of a range is added for each size. `started` is when a call began, by `perf_counter_ns`.
     """
 
     def __init__(
-        self, resident: ResidentEntryPoint, table: Mapping[Shapes, Served], metrics: CallMetrics
+        self, resident: ResidentEntryPoint, table: dict[Shapes, Served], metrics: CallMetrics
     ) -> None:
         spec = resident.spec
         self._name, self._spec = resident.name, spec
@@ -68,6 +68,7 @@ class CheckedCalls:
             # Imported now: a call that fails for want of memory gives its arguments back by it.
             for served in table.values():
                 _ = served.device.features
+        self._table = table
         self._exact = {
             shapes: ExactCall(self.execution, served, Path.EXACT, served.label, served.counter)
             for shapes, served in table.items()
@@ -165,9 +166,8 @@ class CheckedCalls:
                 # Servers whose calls fit the profiles never need it.
                 from aotc_runtime.serving.routing.fallback_calls import FallbackCalls
 
-                served = [call.served for call in self._exact.values()]
                 self._fallback = FallbackCalls(
-                    self._resident, served, self.execution, self._metrics
+                    self._resident, self._exact, self._table, self.execution, self._metrics
                 )
             return self._fallback
 

@@ -175,11 +175,11 @@ class LoadedEntryPoint:
         """Return the counters beside those of each profile."""
         with self._lock:
             if self._metrics is None:
-                from aotc_runtime.serving.call_metrics import CallMetrics, Exact
+                from aotc_runtime.serving.call_metrics import CallMetrics, Counted
 
                 sizes = [tuple(sorted(record.sizes.items())) for record in self.spec.profiles]
                 self._metrics = CallMetrics(
-                    [Exact(s, *counted) for s, counted in zip(sizes, self._counters, strict=True)]
+                    [Counted(s, *each) for s, each in zip(sizes, self._counters, strict=True)]
                 )
             return self._metrics
 

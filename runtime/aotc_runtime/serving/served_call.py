@@ -69,7 +69,8 @@ class Served:
     """An executable as calls use it, with its counter.
 
     `masks` are masks and lengths, which the loader passes, by leaf, for a call of exactly its
-    sizes. `call` takes numpy arrays, and `show` makes the result of what it returns.
+    sizes. `call` takes numpy arrays, and `show` makes the result of what it returns. `is_range`:
+    the executable is that of a range, at one of its sizes.
     """
 
     def __init__(
@@ -77,8 +78,10 @@ class Served:
         executable: ResidentExecutable,
         result: Tree,
         masks: Sequence[tuple[int, DeviceArray]] = (),
+        *,
+        is_range: bool = False,
     ) -> None:
-        self.executable = executable
+        self.executable, self.is_range = executable, is_range
         self.label = executable.label
         self.device = executable.device
         self.outputs = executable.outputs

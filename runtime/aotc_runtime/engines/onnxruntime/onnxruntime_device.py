@@ -42,6 +42,9 @@ _SILENT = 4
 
 _BITS = {"bfloat16": np.dtype(np.uint16), "int4": np.dtype(np.uint8), "uint4": np.dtype(np.uint8)}
 
+_VIEWED = (*_BITS, "int64", "uint64")
+"""Results that come as another type; of 64-bit integers, as another object for the same type."""
+
 
 class OnnxError(Exception):
     """A run that failed, with ONNX Runtime's message."""
@@ -129,6 +132,8 @@ class OnnxDevice(ProcessorDevice):
         # Going through what a call gives as an iterator takes longer than a small call.
         numbers = range(len(results))
         keys = [graph_names.input_name(len(weights) + number) for number in range(len(inputs))]
+        is_single = len(keys) == 1
+        viewed = [(n, each.dtype) for n, each in enumerate(outputs) if each.dtype.name in _VIEWED]
         bits = any(each.dtype.name in _BITS for each in inputs)
         shown: Callable[[Array], Array] = (lambda leaf: pack(_as_stored(leaf))) if bits else pack
 
@@ -145,14 +150,29 @@ class OnnxDevice(ProcessorDevice):
                 raise OnnxError(first_line(error)) from error
             return [made[number] for number in numbers]
 
+        def passing(*arrays: Array) -> list[Array]:
+            # Of any layout: ONNX Runtime packs arrays by itself. Going through one takes 3 us.
+            feeds = {keys[0]: arrays[0]} if is_single else dict(zip(keys, arrays, strict=True))
+            try:
+                made: list[Array] = bound.session.run(results, feeds, run_options)
+            except Exception as error:
+                raise OnnxError(first_line(error)) from error
+            for number, dtype in viewed:
+                made[number] = made[number].view(dtype)
+            for each in made:
+                each.setflags(False)  # type: ignore[call-arg]  # by its name it takes twice as long
+            return made
+
         vars(run)["bound"] = bound  # for as long as it may be called
-        copying = None
+        on_host = None
         # Half the time of a small call is making values and looking at them.
         if is_small(inputs) and is_small(outputs):
             taken = dict(zip(keys, inputs, strict=True))
             given = dict(zip(results, outputs, strict=True))
-            copying = self._copying(bound.session, taken, given)
-        vars(run)["on_host"] = copying
+            on_host = self._copying(bound.session, taken, given)
+        elif not bits:
+            on_host = passing
+        vars(run)["on_host"] = on_host
         return run
 
     def _copying(
@@ -241,7 +261,7 @@ class OnnxDevice(ProcessorDevice):
 
     def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
         """Return a function that shows buffers of an aval as arrays."""
-        dtype = aval.dtype if aval.dtype.name in _BITS else None
+        dtype = aval.dtype if aval.dtype.name in _VIEWED else None
 
         def shown(buffer: Buffer) -> Array:
             array: Array = buffer.numpy()

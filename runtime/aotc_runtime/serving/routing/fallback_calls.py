@@ -1,7 +1,6 @@
 """One entry point's calls that no profile fits: which way each is served, or why it is not."""
 
 import threading
-from collections.abc import Sequence
 
 from msgspec import UNSET
 
@@ -10,7 +9,13 @@ from aotc_runtime.schema.bundle_manifest import CompileHere, OutOfProfilePolicy,
 from aotc_runtime.schema.fallback_policies import policies_of, without_compiling
 from aotc_runtime.schema.manifest_labels import label, passed_leaves
 from aotc_runtime.serving import resident_bundle
-from aotc_runtime.serving.call_metrics import CallMetrics, Path, SizesKey
+from aotc_runtime.serving.call_metrics import (
+    SHAPES_MAX,
+    CallMetrics,
+    Counted,
+    Path,
+    SizesKey,
+)
 from aotc_runtime.serving.executable_calls import ExactCall, Execution
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint
 from aotc_runtime.serving.routing import call_sizes
@@ -30,19 +35,23 @@ REMEMBERED_MAX = 1024
 class FallbackCalls:
     """Routes the out-of-profile calls of one entry point.
 
-    `served` are the executables of its profiles, in the manifest's order.
+    `exact` has the calls of its profiles by shapes, in the manifest's order, and `table` their
+    executables. Both get the sizes of a range that are called, SHAPES_MAX together with profiles.
     """
 
     def __init__(
         self,
         resident: ResidentEntryPoint,
-        served: Sequence[Served],
+        exact: dict[Shapes, ExactCall],
+        table: dict[Shapes, Served],
         execution: Execution,
         metrics: CallMetrics,
     ) -> None:
         spec = resident.spec
         self._name, self._spec, self._dimensions = resident.name, spec, resident.dimensions
-        self._served, self._execution, self._metrics = served, execution, metrics
+        self._exact, self._table, self._is_closed = exact, table, False
+        self._served = [call.served for call in exact.values()]
+        self._execution, self._metrics = execution, metrics
         self._masks = masks_of(spec)
         passed = passed_leaves(spec)
         self._tensors: list[TensorSpec] = [spec.inputs[leaf] for leaf in passed]
@@ -68,6 +77,8 @@ class FallbackCalls:
 
     def close(self) -> None:
         """Start no more compilations; calls that are on their way end as they would."""
+        with self._lock:
+            self._is_closed = True
         if self.compiler is not None:
             self.compiler.close()
             del self._metrics.compiles
@@ -83,7 +94,15 @@ class FallbackCalls:
             return known[1]
         sizes = call_sizes.solve(self._name, self._tensors, shapes, self._known)
         key: SizesKey = tuple(sizes.items())
-        self._metrics.count_sizes(key)
+        call: RoutedCall | None = None
+        try:
+            call = self._route(shapes, sizes, key)
+        finally:
+            if call is None or call.counter is None:
+                self._metrics.count_sizes(key)
+        return call
+
+    def _route(self, shapes: Shapes, sizes: Sizes, key: SizesKey) -> RoutedCall:
         call_sizes.check_accepted(self._name, self._spec, self._dimensions, sizes)
         if sizes.keys() != set(self._spec.dimensions):
             raise call_sizes.no_profile(self._name, self._spec, self._tensors, shapes, sizes)
@@ -94,9 +113,21 @@ class FallbackCalls:
             raise self._refusal(shapes, sizes)
         call = self._follow(route, sizes)
         with self._lock:
+            if (kept := self._exact.get(shapes)) is not None:
+                return kept
+            if call.path is Path.RANGE and len(self._exact) < SHAPES_MAX and not self._is_closed:
+                return self._keep(shapes, key, call)
             if len(self._calls) >= REMEMBERED_MAX:
                 del self._calls[next(iter(self._calls))]
             self._calls[shapes] = (key, call)
+        return call
+
+    def _keep(self, shapes: Shapes, key: SizesKey, call: RoutedCall) -> RoutedCall:
+        """Serve the next call of these shapes as one of a profile: by one look-up, and counted."""
+        assert isinstance(call, ExactCall), "a range serves each size by itself"
+        self._exact[shapes], self._table[shapes] = call, call.served
+        call.counter = call.served.counter
+        self._metrics.add(Counted(key, call.executable, call.counter, call.path))
         return call
 
     def _compile(self, compiler: BackgroundCompiler, sizes: Sizes, key: SizesKey) -> RoutedCall:
@@ -129,14 +160,17 @@ class FallbackCalls:
 
     def _in_range(self, profile: resident_bundle.ResidentExecutable, sizes: Sizes) -> ExactCall:
         """Return the call of an executable for every size of a dimension."""
-        device, executable, arguments = profile.device, profile.executable, profile.arguments
-        avals = call_sizes.avals_at(self._spec, sizes)
-        direct = resident_bundle.direct_call(device, executable, self._spec, arguments, *avals)
         where = label(self._name, {n: size for n, size in sizes.items() if n not in self._ranged})
         own = resident_bundle.ResidentExecutable(
-            device, where, executable, arguments, *avals, direct
+            profile.device,
+            where,
+            profile.executable,
+            profile.arguments,
+            *call_sizes.avals_at(self._spec, sizes),
+            profile.direct,
         )
-        return ExactCall(self._execution, Served(own, self._spec.result), Path.RANGE, where)
+        served = Served(own, self._spec.result, is_range=True)
+        return ExactCall(self._execution, served, Path.RANGE, where)
 
     def _refusal(self, shapes: Shapes, sizes: Sizes) -> AotcError:
         refused = call_sizes.no_profile(self._name, self._spec, self._tensors, shapes, sizes)

@@ -9,7 +9,7 @@ import aotc_runtime
 from aotc_runtime.serving.call_metrics import (
     SHAPES_MAX,
     CallMetrics,
-    Exact,
+    Counted,
     Padding,
     Path,
     latency_of,
@@ -19,7 +19,7 @@ from tests.waiting import in_threads
 
 
 def test_calls_are_counted_by_path_and_executable() -> None:
-    exact = Exact((("batch", 8),), "f[batch=8]", CallCounter())
+    exact = Counted((("batch", 8),), "f[batch=8]", CallCounter())
     metrics = CallMetrics([exact])
     exact.counter.observe(1)
     metrics.count(Path.RANGE, "f[batch=8]", None, 0, 1)
@@ -51,8 +51,8 @@ def test_calls_are_counted_by_path_and_executable() -> None:
 
 def test_shapes_seen_are_those_of_profiles_and_all_others_the_most_frequent_first() -> None:
     exact = [
-        Exact((("batch", 8),), "f[batch=8]", CallCounter()),
-        Exact((("batch", 9),), "f[batch=9]", CallCounter()),
+        Counted((("batch", 8),), "f[batch=8]", CallCounter()),
+        Counted((("batch", 9),), "f[batch=9]", CallCounter()),
     ]
     metrics = CallMetrics(exact)
     metrics.count_sizes((("batch", 3),))
