@@ -49,7 +49,8 @@ def require_same(
     executable = loaded(lowered, result)
     for inputs in (*sets, sets[0]):
         for ours, theirs in zip(executable.call(inputs), lowered.plain(inputs), strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+            rtol, atol = (1e-5, 1e-6) if theirs.dtype.kind == "f" else (0, 0)
+            np.testing.assert_allclose(ours, theirs, rtol, atol)
     for ours, theirs in zip(executable.kept, weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     return result
@@ -184,6 +185,75 @@ def test_weights_of_int8_stay_packed() -> None:
 
 
 ROWS = np.random.default_rng(7).standard_normal((4, 1)).astype(np.float32)
+
+
+MOST, FINE = 2**31 - 1, 2**24 + 1
+ENDS = np.int32([0, 1, -1, FINE, FINE - 1, -FINE, MOST, MOST - 1, -MOST, -MOST - 1, 65535, 65536])
+LEFT, RIGHT = (each.ravel() for each in np.meshgrid(ENDS, ENDS))
+BLOCK = np.random.default_rng(4).permutation(LEFT).reshape(4, 3, 12)
+BETWEEN = np.float32(
+    [0, -0.9, 1.5, -2.5, np.nan, np.inf, -np.inf, FINE + 1, 2**31, 3e9, -(2.0**31)]
+)
+REDUCE = (jnp.sum, jnp.prod, jnp.max, jnp.min)
+
+
+def _chosen(*operands: Array) -> Array:
+    """Choose by several conditions: in loops and branches OpenVINO joins these with the choice."""
+    x, y = operands
+    return jnp.where((x > y) | (y == 0), x, y * 3)
+
+
+INT32: dict[str, tuple[Callable[..., Any], Sequence[Array]]] = {
+    "larger": (lambda x, y: (jnp.maximum(x, y), jnp.minimum(x, y)), (LEFT, RIGHT)),
+    "clamped": (lambda x, y: (lax.clamp(y, x, y[::-1]), jnp.clip(x, -FINE, 7)), (LEFT, RIGHT)),
+    **{
+        f"reduced {axis}": (
+            lambda x, axis=axis: [reduce(x, axis) for reduce in REDUCE],
+            (BLOCK,),
+        )
+        for axis in (0, 2, (0, 2), (), None)
+    },
+    "one to reduce": (lambda x: [reduce(x, 0) for reduce in REDUCE], (ENDS[None, 6:],)),
+    "none to reduce": (
+        lambda x: (x.sum(0), x.sum((0, 1)), x.max(0, initial=FINE), x.sum(1)),
+        (np.zeros((0, 3), np.int32),),
+    ),
+    "no results": (lambda x: (x.sum(0), x.max(0)), (np.zeros((3, 0), np.int32),)),
+    "places": (lambda x: (x.argmax(2), x.argmin(1), (x > 5).sum((0, 1))), (BLOCK,)),
+    "running": (
+        lambda x: (
+            [run(x, 2, reverse=x.ndim > 2) for run in (lax.cumsum, lax.cumprod, lax.cummin)],
+            [run(x, 0) for run in (lax.cumsum, lax.cummax)],
+        ),
+        (BLOCK,),
+    ),
+    "windows": (
+        lambda x: lax.reduce_window(x, MOST, lax.min, (1, 2, 3), (1, 1, 2), "SAME"),
+        (BLOCK,),
+    ),
+    "padded": (
+        lambda x, y: [lax.pad(x, each, [(1, 2, 1)]) for each in (np.int32(MOST), y[4], FINE)],
+        (LEFT, RIGHT),
+    ),
+    "converted": (lambda x: (x.astype(jnp.int32), (x * 3).astype(jnp.int32) + 1), (BETWEEN,)),
+    "scattered": (lambda x: (x.at[::2].max(x[1::2]), x.at[::2].min(FINE)), (LEFT,)),
+    "chosen": (_chosen, (LEFT, RIGHT)),
+    "chosen in a loop": (
+        lambda x, y: lax.fori_loop(0, 3, lambda _, z: _chosen(z, y), x),
+        (LEFT, RIGHT),
+    ),
+    "chosen in a branch": (
+        lambda x, y: lax.cond(y[3] > 0, _chosen, jnp.maximum, x, y),
+        (LEFT, RIGHT),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INT32)
+def test_int32_is_exact(name: str) -> None:
+    function, inputs = INT32[name]
+    backwards = [np.ascontiguousarray(np.flip(each)) for each in inputs]
+    require_same(function, [inputs, backwards])
 
 
 @pytest.mark.parametrize("reduce", [jnp.sum, jnp.mean, jnp.prod])

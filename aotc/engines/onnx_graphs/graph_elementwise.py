@@ -21,6 +21,11 @@ def is_signed(element: str) -> bool:
     return element in _BITS and not element.startswith("u")
 
 
+def computes_as_floats(graph: Graph, element: str) -> bool:
+    """Return whether the engine has numbers of float32 in operators beside sums and products."""
+    return element == "i32" and not graph.names.kernels.operators
+
+
 def to_computed(graph: Graph, tensor: Tensor) -> Tensor:
     """Return a half as a float32: what XLA, too, computes with."""
     return graph.cast(tensor, "f32") if tensor.element in _HALVES else tensor
@@ -48,6 +53,7 @@ def _on_floats(make: Callable[[Graph, Tensor], Tensor]) -> Callable[[Rule], list
     return rule
 
 
+_ORDERED = {"Max": "GT", "Min": "LT"}
 _WIDE_HALVES = dict.fromkeys(_HALVES, "f32")
 _NARROW = {**_WIDE_HALVES, "i16": "i32", "ui16": "i32"}
 
@@ -61,6 +67,8 @@ def _logical(
         element = operands[0].element
         if element == "i1":
             return graph.each(of_booleans, *operands)
+        if of_numbers in _ORDERED and computes_as_floats(graph, element):
+            return graph.where(compare_by(graph, _ORDERED[of_numbers], *operands), *operands)
         computed_with = (graph.cast(each, wide.get(element, element)) for each in operands)
         return graph.cast(graph.each(of_numbers, *computed_with), element)
 
@@ -319,9 +327,11 @@ def convert(graph: Graph, value: Tensor, element: str) -> Tensor:
         return compare_by(graph, "NE", to_computed(graph, value), zero)
     if value.element not in FLOATS or element in FLOATS:
         return graph.cast(value, element)
-    wide = graph.cast(value, "f64")
-    limits = np.iinfo(DTYPES[element])
-    highest = np.nextafter(float(limits.max) + 1, 0) if _BITS[element] == 64 else float(limits.max)
+    # The largest integer is between two floats, of which the next is too large.
+    is_between = _BITS[element] == 64 or computes_as_floats(graph, element)
+    wide = value if computes_as_floats(graph, element) else graph.cast(value, "f64")
+    limits, dtype = np.iinfo(DTYPES[element]), DTYPES[wide.element].type
+    highest = float(np.nextafter(dtype(limits.max), dtype(0)) if is_between else limits.max)
     fits = graph.each(
         "Min",
         graph.each("Max", wide, graph.like(float(limits.min), wide)),
@@ -329,9 +339,8 @@ def convert(graph: Graph, value: Tensor, element: str) -> Tensor:
     )
     fits = graph.where(graph.is_nan(wide), graph.like(0, wide), fits)
     # A float64 goes by way of int64 where a direct cast would not keep the number.
-    made = graph.cast(fits, element if _BITS[element] == 64 else "i64")
-    made = graph.cast(made, element)
-    if _BITS[element] == 64:
+    made = graph.cast(graph.cast(fits, element if is_between else "i64"), element)
+    if is_between:
         above = graph.each("Greater", wide, graph.like(highest, wide), element="i1")
         made = graph.where(above, graph.constant(limits.max, element), made)
     return made

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import permutations
-from math import isclose, pi, prod, sqrt
+from math import inf, isclose, pi, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -700,26 +700,15 @@ def _arg_extreme(operation: Operation) -> bool:
         counted is None
         or _unbroadcast(places)[1] is not None
         or words not in _ARG
-        or value.element == "f64"
+        or value.element not in (*_HALVES, "f32")
     ):
         return False
     if counted.attributes["iota_dimension"] != axis or number_of(operation.operands[3]) != 0:
         return False
-    start = number_of(operation.operands[2])
-    name, floats = _ARG[words]
-    if start is None or not _is_lowest(start, value, name) or not value.size:
-        return False
-    if floats != value.element.startswith(("f", "bf")):
+    name, start = _ARG[words]
+    if number_of(operation.operands[2]) != start or not value.size:
         return False
     return become(operation, name, value, axis=axis)
-
-
-def _is_lowest(start: float, value: Value, name: str) -> bool:
-    from aotc.engines.onnx_graphs.graph_reductions import neutral
-
-    which = "stablehlo.maximum" if name == ARG_MAX else "stablehlo.minimum"
-    least = neutral(which, value.element)
-    return isinstance(least, bool | int | float) and float(least) == start
 
 
 def _words(block: Block) -> str:
@@ -739,19 +728,13 @@ def _words(block: Block) -> str:
     return ";".join(map(of, block.returned))
 
 
-def _arg_words(direction: str, floats: bool) -> str:
-    picked = f"compare{direction}(a0,a2)"
-    if floats:
-        picked = f"or({picked},compareNE(a0,a0))"
+def _arg_words(direction: str) -> str:
+    picked = f"or(compare{direction}(a0,a2),compareNE(a0,a0))"
     first = "and(compareEQ(a0,a2),compareLT(a1,a3))"
     return f"select({picked},a0,a2);select(or({picked},{first}),a1,a3)"
 
 
-_ARG = {
-    _arg_words(direction, floats): (name, floats)
-    for direction, name in (("GT", ARG_MAX), ("LT", ARG_MIN))
-    for floats in (False, True)
-}
+_ARG = {_arg_words("GT"): (ARG_MAX, -inf), _arg_words("LT"): (ARG_MIN, inf)}
 
 _MATCHES: dict[str, Sequence[Callable[[Operation], bool]]] = {
     "stablehlo.add": (_shifted_norm,),

@@ -8,7 +8,12 @@ import numpy as np
 from aotc.compile.mlir import long_sums
 from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
-from aotc.engines.onnx_graphs.graph_elementwise import COMBINED, FLOATS, to_computed
+from aotc.engines.onnx_graphs.graph_elementwise import (
+    COMBINED,
+    FLOATS,
+    computes_as_floats,
+    to_computed,
+)
 from aotc.engines.onnx_graphs.graph_layout import pad_array
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
 from aotc.engines.onnx_graphs.stablehlo_program import Block, UnsupportedError
@@ -76,6 +81,7 @@ def _reduce(rule: Rule) -> list[Tensor]:
     # ONNX Runtime adds and multiplies integers as floats: sums of 32 bits are exact in 64.
     inexact = name == "stablehlo.multiply" and element not in (*FLOATS, "i1")
     inexact |= name == "stablehlo.add" and element == "i64"
+    inexact |= computes_as_floats(rule.graph, element)
     if simple and rule.operation.operands[0].size and element != "ui64" and not inexact:
         graph, start = rule.graph, rule.operands[1]
         made = reduce_to(graph, name, rule.whole(0), axes, rule.operation.result.shape)
@@ -280,7 +286,8 @@ def _running(
 def accumulate(graph: Graph, name: str, value: Tensor, axis: int, *, forward: bool) -> Tensor:
     """Return each number combined with all before it, or behind it: in steps that double."""
     wide = {"i32": "i32", "i64": "i64", "f32": "f32", "f64": "f64", "f16": "f32", "bf16": "f32"}
-    if name == "stablehlo.add" and value.element in wide:
+    is_exact = not computes_as_floats(graph, value.element)
+    if name == "stablehlo.add" and value.element in wide and is_exact:
         made = _running_sum(graph, graph.cast(value, wide[value.element]), axis, not forward, False)
         return graph.cast(made, value.element)
     size, distance = value.shape[axis], 1

@@ -132,11 +132,6 @@ def arg_extreme(graph: Graph, value: Tensor, axis: int, largest: bool) -> Tensor
     """Return the place of an axis's largest or smallest number: of NaN if any, first of equals."""
     operator = "ArgMax" if largest else "ArgMin"
     shape = [size for at, size in enumerate(value.shape) if at != axis]
-    if value.element not in FLOATS:
-        key = _key(graph, value)
-        return graph.node(operator, [key], shape, "i64", axis=axis, keepdims=0)
-    if value.element == "f64":
-        raise UnsupportedError("an argmax of f64")
     value = graph.cast(value, "f32")
     # A sum of absolute values is no number where one of these is none, and nowhere else.
     total = graph.node("ReduceL1", [value], (), "f32", keepdims=0)

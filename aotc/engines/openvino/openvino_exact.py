@@ -24,12 +24,13 @@ _EXACT: Mapping[str, str] = {
         "broadcast_in_dim case compare concatenate constant dynamic_slice "
         "dynamic_update_slice gather iota pad reshape reverse select slice transpose while"
     ),
-    "i32 f32": "abs add multiply negate scatter sign subtract",
+    "i32 f32": "abs add clamp multiply negate reduce_window scatter sign subtract",
     "i1 i32": "and not or xor",
-    "i1 f32": "is_finite maximum minimum reduce return",
+    "i1 i32 f32": "maximum minimum reduce",
+    "i1 f32": "is_finite",
     "f32": (
-        "ceil clamp convolution cosine divide dot_general exponential floor log log_plus_one "
-        "logistic power reduce_window round_nearest_even rsqrt sine sqrt tanh"
+        "ceil convolution cosine divide dot_general exponential floor log log_plus_one "
+        "logistic power round_nearest_even rsqrt sine sqrt tanh"
     ),
 }
 """Operations of StableHLO by the types of their operands and results."""
@@ -111,11 +112,6 @@ def _refused(operation: Operation) -> str:
     return f"{name} {why}" if why else ""
 
 
-def _convert(operation: Operation) -> str:
-    kinds = operation.operands[0].element, operation.result.element
-    return "of f32 to i32" if kinds == ("f32", "i32") else ""
-
-
 def _windows(operation: Operation) -> str:
     dilations = [
         int(each)
@@ -140,7 +136,6 @@ def _scatter(operation: Operation) -> str:
 
 
 _ODD: Mapping[str, Callable[[Operation], str]] = {
-    "convert": _convert,
     "dot_general": lambda operation: "" if operation.result.shape else "of two vectors",
     "reduce_window": _windows,
     **dict.fromkeys(_INDEXED, _index_limit),

@@ -125,6 +125,16 @@ def _compare_halves(node: Any) -> Any:
     return ops.logical_or(strictly(*high), ops.logical_and(same, last))
 
 
+def _choose_integers(node: Any) -> Any:
+    """Choose by a sum and a product: OpenVINO may join a choice with a comparison, in float32."""
+    kind = node.get_output_element_type(0).get_type_name()
+    if kind not in ("i32", "i64"):
+        return None
+    condition, one, other = node.input_values()
+    chosen = ops.multiply(ops.subtract(one, other), ops.convert(condition, kind))
+    return ops.add(other, chosen)
+
+
 _GELU_MAX = 1e30
 """What is above is a result itself; its double may be infinite."""
 
@@ -489,7 +499,7 @@ _COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqu
 _JOINED = ("Add", "Divide", "Maximum", "Minimum", "Multiply", "Power", "Select", "Subtract")
 
 _REPAIRS: Sequence[Repairs] = (
-    {"Convolution": _unstride},
+    {"Convolution": _unstride, "Select": _choose_integers},
     dict.fromkeys(_COMPARISONS, _compare_halves),
     dict.fromkeys(_EXTREMES, _extreme),
     {
