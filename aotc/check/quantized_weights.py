@@ -33,7 +33,7 @@ def is_nearest(
         bits = np.ascontiguousarray(weight, np.float32).view(np.uint32).astype(np.uint64)
         nearest = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
         return np.array_equal(values.view(np.uint16), nearest)
-    exact, integers = weight.astype(np.float64), values.astype(np.int64)
+    exact, integers = weight.astype(np.float64), values.astype(np.int16)
     if values.dtype == np.uint8:
         integers = _unpack_halves(integers, exact.shape, contracted)
     last, shared = contracted[-1], (*contracted,)
