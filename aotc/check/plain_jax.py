@@ -8,7 +8,6 @@ rounds activations, only the search for the products is that of the compiler.
 
 import inspect
 import operator
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
@@ -23,9 +22,9 @@ import numpy as np
 from aotc.base.errors import finding
 from aotc.check import rounding_steps
 from aotc.check.plain_structures import Array, Node, Nothing, Passed, Spelled, leaf_of
-from aotc.check.trial_truth import WITH_NAN
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.compile.precision.bfloat16_products import round_factors
+from aotc.compile.xla.ynn_fusions import PRODUCTS_ALONE, has_wrong_fusion
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, with_leaves
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
@@ -33,15 +32,6 @@ from aotc_runtime.schema.bundle_manifest import KeyImpl
 
 PIECE_BYTES = 2**20
 """Bytes of two large arrays that are compared at a time."""
-
-_READS_GARBAGE = re.compile(
-    r"^%fused_computation\S* (?:(?!^\}).)*? (?:dot|convolution)\(%\S+, %(?!param_)"
-    r"(?:(?!^\}).)*? reduce\(",
-    re.MULTILINE | re.DOTALL,
-)
-"""In XLA's text of a module, a reduction that YNNPACK fuses with a product whose second factor it
-makes itself, such as `(x @ jnp.full((512, 512), 0.1)).sum()`. With jaxlib 0.12.0.1 the result is
-that of memory that nobody has written, often 0 or NaN, in plain JAX too."""
 
 type Functions = Callable[[str], Callable[..., Any]]
 """Maps "package.module:function" to the function."""
@@ -292,10 +282,10 @@ class Function:
 
 
 def compile_lowered(lowered: Any) -> Any:
-    """Compile a program as jax does, but without fusions that return memory nobody has written."""
+    """Compile a program as jax does, but without fusions that YNNPACK computes wrong."""
     compiled = lowered.compile()
-    if _READS_GARBAGE.search(compiled.as_text()):
-        return lowered.compile(compiler_options=WITH_NAN)
+    if has_wrong_fusion(compiled.as_text()):
+        return lowered.compile(compiler_options=PRODUCTS_ALONE)
     return compiled
 
 

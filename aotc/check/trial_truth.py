@@ -9,11 +9,6 @@ from msgspec.structs import replace
 
 type Array = np.ndarray[Any, Any]
 
-_LIBRARY = "LIBRARY_FUSION_TYPE_INDIVIDUAL_"
-WITH_NAN = {"xla_cpu_experimental_ynn_fusion_type": f"{_LIBRARY}DOT,{_LIBRARY}CONVOLUTION"}
-"""Options for XLA to reduce in loops of its own: YNNPACK, which reduces by default together with
-what comes before, loses NaN in maxima and minima, those of ReLU too."""
-
 MULTIPLE = 8
 """Most times that an executable's error may be plain JAX's own."""
 

@@ -25,7 +25,8 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
     by purpose and `operations` those of the StableHLO module, by name. `randomized` tells whether
     address space randomization was on, `own_threads` whether loops were split for this host's CPUs
     instead of the target's threads. `debug_options` counts XLA's options that differ from their
-    defaults. `evidence` is made by the worker if the parent cannot read it from the executable.
+    defaults, `added_options` are those that the worker chose. `evidence` is made by the worker if
+    the parent cannot read it from the executable.
     """
 
     serialized: bytes = b""
@@ -40,6 +41,7 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
     own_threads: bool = False
     operations: dict[str, int] = {}
     debug_options: int = 0
+    added_options: dict[str, str] = {}
     evidence: ExecutableEvidence | None = None
 
 

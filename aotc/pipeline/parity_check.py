@@ -32,8 +32,9 @@ from aotc.bundle.write.oci_descriptors import layout_index
 from aotc.check import parity_process, plain_structures
 from aotc.check.parity_process import Ran
 from aotc.check.trial_records import FIXTURE, Call, call_file, found_file, tried_file
-from aotc.check.trial_truth import WITH_NAN, Side, Verdict
+from aotc.check.trial_truth import Side, Verdict
 from aotc.check.trial_verdict import At, leaks
+from aotc.compile.xla.ynn_fusions import PRODUCTS_ALONE
 from aotc.pipeline import code_identity
 from aotc.pipeline.cached_tasks import Kind, Task, Tasks
 from aotc.pipeline.children.program_worker import Job
@@ -61,7 +62,7 @@ SECONDS_MAX, OPINION_SECONDS_MAX = 1800, 60
 OPINIONS_MAX = 4
 """Calls that the interpreter is asked about."""
 
-AS_WRITTEN = {**WITH_NAN, "xla_disable_hlo_passes": "algsimp"}
+AS_WRITTEN = {**PRODUCTS_ALONE, "xla_disable_hlo_passes": "algsimp"}
 """Options for XLA to compute what a module says: otherwise zero times NaN may be zero."""
 
 
@@ -97,7 +98,10 @@ class TruthProcess:
         folder = self._scratch.folder
         left = [c for c in calls if found_file(folder, self.target, c).path.exists()]
         verdicts: dict[Call, Verdict] = {}
-        every: tuple[tuple[dict[str, str], ...], ...] = ((WITH_NAN, AS_WRITTEN), (WITH_NAN,))
+        every: tuple[tuple[dict[str, str], ...], ...] = (
+            (PRODUCTS_ALONE, AS_WRITTEN),
+            (PRODUCTS_ALONE,),
+        )
         for options in every:
             try:
                 found = self._ask(left, options, list[Verdict], SECONDS_MAX)

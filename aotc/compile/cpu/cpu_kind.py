@@ -16,6 +16,7 @@ from aotc.compile.compiler_protocol import (
 )
 from aotc.compile.cpu import cpu_isa
 from aotc.compile.target_model import TRIPLES, TargetModel, Words
+from aotc.compile.xla.ynn_fusions import OPTION
 from aotc.config.field_types import Size
 from aotc.config.toml_document import Document
 from aotc_runtime.base.errors import Finding
@@ -99,13 +100,12 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
         return replace(target, platform=self.platform, features=used)
 
 
-_YNN = "xla_cpu_experimental_ynn_fusion_type"
 _PREFIX = "LIBRARY_FUSION_TYPE_"
 
 
 def _ynn(*kinds: str) -> dict[str, str]:
     """Return options that give YNNPACK these types of operations, and others to Eigen and XLA."""
-    return {_YNN: ",".join(_PREFIX + kind for kind in kinds)}
+    return {OPTION: ",".join(_PREFIX + kind for kind in kinds)}
 
 
 _WIDE = {"xla_cpu_prefer_vector_width": "512"}

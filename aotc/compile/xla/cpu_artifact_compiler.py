@@ -19,6 +19,7 @@ from aotc.compile.xla import (
     jaxlib_private,
     xla_custom_calls,
     xla_objects,
+    ynn_fusions,
 )
 from aotc.compile.xla.artifact_compiler import compile_artifact, require_names
 from aotc.compile.xla.xla_job import Job
@@ -51,11 +52,18 @@ def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
         prepare(module, called)
         constant_nan.guard(module)
 
+    added: dict[str, str] = {}
+
     def compile_module(module: Any) -> Any:
-        return jaxlib_private.compile_module(module, machine, client, job.options, job.devices)
+        options = {**added, **job.options}
+        return jaxlib_private.compile_module(module, machine, client, options, job.devices)
 
     made = compile_artifact(job.artifact, prepare, compile_module)
     hlo_text = jaxlib_private.hlo_text(made.executable)
+    if ynn_fusions.OPTION not in job.options and ynn_fusions.has_wrong_fusion(hlo_text):
+        added = ynn_fusions.PRODUCTS_ALONE
+        made = compile_artifact(job.artifact, prepare, compile_module)
+        hlo_text = jaxlib_private.hlo_text(made.executable)
     if constant_nan.known_nan(hlo_text):
         made = compile_artifact(job.artifact, guarded, compile_module)
         hlo_text = jaxlib_private.hlo_text(made.executable)
@@ -78,6 +86,7 @@ def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
         own_threads=own_threads,
         operations=made.operations,
         debug_options=changed,
+        added_options=added,
     )
 
 

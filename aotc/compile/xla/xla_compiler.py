@@ -108,7 +108,9 @@ def _executable(
         serialized = xla_objects.canonical(result.serialized)
         inside = xla_objects.contents(serialized)
         compilation = CompilerRecord(
-            options=dict(sorted({**job.target.options, **job.options}.items())),
+            options=dict(
+                sorted({**result.added_options, **job.target.options, **job.options}.items())
+            ),
             debug_options=result.debug_options,
             pipelines=pipelines,
         )

@@ -277,10 +277,11 @@ def test_wrong_description_is_noticed_unrun(manifest: Any, where: str, called: P
         lambda x: ((x - x @ (jnp.ones((512, 512)) / 50)) ** 2).mean(1),
         lambda x: (x[None] @ jax.lax.broadcasted_iota(jnp.float32, (1, 512, 512), 0)).sum(2),
         lambda x: jax.nn.softmax(x @ jnp.ones((512, 512))).sum(0),
+        lambda x: jax.nn.silu((x @ x.T * 0.01).reshape(256, 32, 8)).mean(0),
     ],
-    ids=["relu", "transposed", "centred", "numbered", "softmax"],
+    ids=["relu", "transposed", "centred", "numbered", "softmax", "reshaped"],
 )
-def test_reductions_of_products_with_uniform_matrices_are_right(reduced: Any) -> None:
+def test_reductions_that_ynnpack_computes_wrong_are_right(reduced: Any) -> None:
     x = np.random.default_rng(0).random((256, 512), np.float32)
     with jax.disable_jit():
         wanted = np.asarray(reduced(x))
