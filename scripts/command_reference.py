@@ -45,8 +45,8 @@ HEAD = """\
 RUNTIME_HEAD = """
 ## aotc-runtime
 
-For hosts that have only the runtime. `aotc-runtime verify` and `aotc-runtime host-info` print the
-same results as the commands of `aotc`, with the same exit codes;
+For hosts that have only the runtime. `aotc-runtime verify` prints the same results as
+`aotc verify`, with the same exit codes;
 [Serve](../guides/serve.md#a-server) describes the server. Use `aotc-runtime` or
 `python -P -m aotc_runtime`: without `-P`, Python imports modules from the current directory first.
 """

@@ -1,4 +1,4 @@
-"""`aotc-runtime`: `aotc verify` and `aotc host-info` for hosts that have only the runtime.
+"""`aotc-runtime`: `aotc verify` for hosts that have only the runtime, and `host-info`.
 
 `python -m aotc_runtime` does the same, but imports modules from the current directory first, so
 anyone who can write there controls its output. `python -P -m aotc_runtime` does not.

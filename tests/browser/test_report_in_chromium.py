@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -50,7 +49,7 @@ def written(lm_bundle: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
     """The page of a bundle with every kind of part."""
     found = review(open_bundle(lm_bundle[0]), None, datetime.now(UTC))
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_bytes(render(page_of(found, None, time.time(), None)))
+    path.write_bytes(render(page_of(found, None)))
     return path
 
 

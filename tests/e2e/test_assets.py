@@ -148,7 +148,7 @@ def test_assets_are_inspected_recorded_and_of_format_1_1(
     described = bill["metadata"]["component"]
     assert described["licenses"] == [{"expression": "Apache-2.0 OR MIT"}]
     assert described["authors"] == [{"name": "Words team <words@example.org>"}]
-    page = render(page_of(reviewed(words[0]), None, 0, None)).decode()
+    page = render(page_of(reviewed(words[0]), None)).decode()
     assert "Apache-2.0 OR MIT" in page and "Words team &lt;words@example.org&gt;" in page
     contents, _ = read_unverified(open_bundle(words[0]))
     (manifest,) = contents.manifests.values()
@@ -205,7 +205,7 @@ def test_card_of_the_command_line_is_an_asset(tmp_path: Path) -> None:
     (target,) = found.targets.values()
     (ref,) = (target.manifest.assets or {})["card"].files.values()
     assert bytes(found.contents.blobs[ref.digest]) == CARD.encode()
-    page = render(page_of(found, None, 0, None)).decode()
+    page = render(page_of(found, None)).decode()
     assert "Model card: card.md" in page and "license: apache-2.0" in page
     assert "*words*, &lt;b&gt;nothing" in page
     assert reproduce(path, tmp_path / "project").root_digest == found.root_digest

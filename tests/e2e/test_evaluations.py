@@ -164,7 +164,7 @@ def test_reports_show_a_metric(folder: Path) -> None:
     (shown,) = document["targets"]["cpu-x86-64-v3"]["entry_points"]["classify"]["evaluations"]
     assert shown["result"]["value"] == "0.75"
     now = datetime.now(UTC)
-    page = page_of(review(open_bundle(Path(bundle)), None, now), None, now.timestamp(), None)
+    page = page_of(review(open_bundle(Path(bundle)), None, now), None)
     assert b"top1 0.75" in render(page)
 
 

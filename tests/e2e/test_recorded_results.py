@@ -89,7 +89,7 @@ def test_inspect_names_entry_points(folder: Path, capsys: pytest.CaptureFixture[
 def test_the_page_for_reviewers_says_so_too(folder: Path) -> None:
     now = datetime.now(UTC)
     found = review(open_bundle(folder / "recorded.aotb"), None, now)
-    page = read_page(render(page_of(found, None, now.timestamp(), None)))
+    page = read_page(render(page_of(found, None)))
     (told,) = (text for text in page.texts("p") if "recorded elsewhere" in text)
     assert told.endswith(": f.")
 

@@ -11,11 +11,9 @@ import pytest
 from aotc.bundle.read.bundle_review import Review, review
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.report_page.page_renderer import page_of, render
-from aotc_runtime.formats.blob_source import BlobSource
-from aotc_runtime.schema.trust_policy import TrustPolicy
 from tests.pages import Read, read_page
 
-from .certificates import OTHER, a_certificate, certified, statement, trusting
+from .certificates import a_certificate, certified, statement, trusting
 from .provenances import NOW, a_build
 from .tampering import Documents, MemoryBundle, put_together, second_target
 
@@ -102,8 +100,8 @@ def full(documents: Documents, ours: LocalSigner, stranger: LocalSigner) -> Memo
     )
 
 
-def page(found: Review, policy: TrustPolicy | None = None) -> bytes:
-    return render(page_of(found, policy, NOW.timestamp(), None))
+def page(found: Review) -> bytes:
+    return render(page_of(found, None))
 
 
 def shapes(read: Read) -> list[object]:
@@ -118,7 +116,7 @@ def test_hostile_texts_change_nothing_but_text(full: MemoryBundle, attack: str) 
     assert after.comments == before.comments and after.declarations == before.declarations
     # It did get there, everywhere: as what it is.
     shown = "".join(element.text for element in after.all("body"))
-    assert shown.count(attack) > 250
+    assert shown.count(attack) > 200
 
 
 def test_bundle_hostile_within_format_is_shown(documents: Documents, ours: LocalSigner) -> None:
@@ -165,31 +163,7 @@ def test_signature_decides(documents: Documents, ours: LocalSigner, stranger: Lo
     documents.envelopes = [good, nameless, unknown]
     found = review(put_together(documents), trusting(ours), NOW)
     assert [claim.counts for claim in found.claims] == [(ours.key_id,), (ours.key_id,), ()]
-    read = read_page(page(found, trusting(ours)))
+    read = read_page(page(found))
     facts = zip(read.texts("dt"), read.texts("dd"), strict=True)
     counts = [value for name, value in facts if name == "counts"]
     assert counts == ["yes", "yes", "no signer of the policy"]
-
-
-def certificate_cells(source: BlobSource, policy: TrustPolicy | None) -> list[str]:
-    read = read_page(page(review(source, policy, NOW), policy))
-    cells = [e for e in read.elements if e.tag in ("td", "th")]
-    (at,) = (n for n, cell in enumerate(cells) if cell.text.strip().endswith(f" {OTHER}"))
-    return [cell.text.strip() for cell in cells[at + 1 : at + 4]]
-
-
-def test_certificate_key(documents: Documents, ours: LocalSigner, stranger: LocalSigner) -> None:
-    good = statement(documents, stranger, a_certificate(documents))
-    source = certified(documents, ours, good)
-    _, outcome, counts = certificate_cells(source, trusting(ours, stranger))
-    assert (outcome, counts) == ("passed, up to 7 ulp", "yes: the policy accepts this version")
-    assert certificate_cells(source, None)[2] == "not checked"
-    assert certificate_cells(source, trusting(ours))[2] == "by no certifier of the policy"
-    forged = statement(documents, ours, a_certificate(documents))
-    forged = forged.replace(ours.key_id.encode(), stranger.key_id.encode())
-    source = certified(documents, ours, forged)
-    counts = certificate_cells(source, trusting(ours, stranger))[2]
-    assert counts == "by no certifier of the policy"
-    worse = statement(documents, stranger, a_certificate(documents, outcome="crashed"))
-    counts = certificate_cells(certified(documents, ours, worse), trusting(ours, stranger))[2]
-    assert counts == "yes: refused by AOTC-E413"

@@ -18,7 +18,6 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement, open_envelope
 from aotc_runtime.schema import bundle_manifest
-from aotc_runtime.schema.certified_releases import JAXLIB
 from aotc_runtime.schema.manifest_labels import label, sizes_text
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.bundle_contents import ALL_READ, Contents
@@ -217,19 +216,6 @@ def chosen(
         cause, expected = "profile-not-found", f"one of: {', '.join(profiles)}"
         wanted = sizes_text(sizes or {})
         raise refusal("AOTC-E055", "--profile", wanted, cause=cause, expected=expected)
-    return found
-
-
-def accepted_versions(manifest: bundle_manifest.BundleManifest) -> Mapping[str, tuple[str, ...]]:
-    """Return the accepted versions by package, one for each engine of the target."""
-    requires = manifest.requires
-    needs = {requires.platform: requires.device, **(requires.engines or {})}
-    found: dict[str, tuple[str, ...]] = {}
-    for platform, device in needs.items():
-        if bundle_manifest.engine_of(platform) == bundle_manifest.XLA or device is UNSET:
-            found[JAXLIB] = manifest.accepts_jaxlib
-        else:
-            found[device.plugin] = device.accepts_plugin
     return found
 
 

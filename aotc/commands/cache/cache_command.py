@@ -53,22 +53,6 @@ def info(out: Output, place: str | None, cache_size: str | None) -> None:
 
 @cache.command()
 @cache_option
-@size_option
-@command
-def prune(out: Output, place: str | None, cache_size: str | None) -> None:
-    """Delete the least recently used cache entries.
-
-    Deletes until the cache is within --cache-size, as each build does at its end.
-
-    \b
-    aotc cache prune --cache-size "1 GiB"
-    """
-    store = require_store(place, cache_size)
-    _removed(out, store, store.trim())
-
-
-@cache.command()
-@cache_option
 @command
 def clear(out: Output, place: str | None) -> None:
     """Delete all entries from the build cache.

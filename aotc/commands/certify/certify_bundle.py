@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.foreign_python import installed_versions
-from aotc.bundle.read.bundle_review import accepted_versions
 from aotc.bundle.read.opened_bundle import open_attributed
 from aotc.bundle.sign.attestation import attest, certificate_by
 from aotc.bundle.sign.signer import Signer
@@ -24,7 +24,7 @@ from aotc.pipeline.scratch_folder import scratch_folder
 from aotc_runtime.base.errors import Finding, IncompatibleHostError, ResourceError
 from aotc_runtime.formats.certificate_predicate import SCHEMA, Surroundings
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
-from aotc_runtime.schema.bundle_manifest import BundleManifest, Parity
+from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, Parity, engine_of
 from aotc_runtime.schema.certified_releases import JAXLIB, Release
 from aotc_runtime.schema.host_facts import VERSION
 from aotc_runtime.schema.manifest_labels import label
@@ -180,6 +180,19 @@ def certifiable(
         cause, expected = "target-runs-with-several-packages", "code for one package"
         raise refusal("AOTC-E505", ", ".join(asked), found, cause=cause, expected=expected)
     return wanted
+
+
+def accepted_versions(manifest: BundleManifest) -> Mapping[str, tuple[str, ...]]:
+    """Return the accepted versions by package, one for each engine of the target."""
+    requires = manifest.requires
+    needs = {requires.platform: requires.device, **(requires.engines or {})}
+    found: dict[str, tuple[str, ...]] = {}
+    for platform, device in needs.items():
+        if engine_of(platform) == XLA or device is UNSET:
+            found[JAXLIB] = manifest.accepts_jaxlib
+        else:
+            found[device.plugin] = device.accepts_plugin
+    return found
 
 
 def versions_there(python: Path, packages: Sequence[str]) -> Mapping[str, str]:

@@ -30,7 +30,11 @@ def _versions(
     "facts", nargs=-1, type=FILE, metavar="[HOST_FILE]...", help="More files of --hosts"
 )
 @click.option(
-    "--hosts", "hosts", multiple=True, type=FILE, help="Output of `aotc host-info` (repeatable)"
+    "--hosts",
+    "hosts",
+    multiple=True,
+    type=FILE,
+    help="Output of `aotc-runtime host-info`",
 )
 @click.option(
     "--jaxlib",
@@ -55,8 +59,8 @@ def compat(
 ) -> int:
     """Show which targets run on which hosts.
 
-    Rates each target on each host as optimal, usable, unknown, or no, with the reasons. Without
-    --hosts, checks this host. Checks digests; signatures only with --trust.
+    Rates each target on each host as usable, unknown, or no, with the reasons. Without --hosts,
+    checks this host. Checks digests; signatures only with --trust.
 
     \b
     aotc compat digits-1.0.0.aotb --hosts hosts/*.json

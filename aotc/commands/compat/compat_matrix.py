@@ -1,10 +1,9 @@
-"""Targets of a bundle x jaxlib versions x hosts: what runs where, how well, and how that is known.
+"""Targets of a bundle x jaxlib versions x hosts: what runs where, and how that is known.
 
-The answer whether a target runs is the loader's own (`choose_target`); this adds how much of a host
-it uses, and what to build where none runs.
+The answer whether a target runs is the loader's own (`choose_target`); this adds what to build
+where none runs.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,11 +20,6 @@ from aotc_runtime.system import processor_check
 from aotc_runtime.verification.engine_releases import not_accepted, running
 from aotc_runtime.verification.host_compatibility import Candidate, choose_target
 
-VECTOR = re.compile(
-    r"s?sse|avx|amx|fma|f16c|xop|neon|sve|dotprod|i8mm|bf16|fullfp16|fp16fml|complxnum"
-)
-"""Features in which processors differ in how wide they compute; others make little difference."""
-
 NO_EVIDENCE = ("AOTC-E411", "AOTC-E412", "AOTC-E414")
 """Reasons why no certificate counts; that it was tried and failed (E413) is none of them."""
 
@@ -33,12 +27,11 @@ NO_EVIDENCE = ("AOTC-E411", "AOTC-E412", "AOTC-E414")
 class Level(StrEnum):
     """The degree to which a target suits a host.
 
-    OPTIMAL: it runs, and no known target would use more of the vector features.  USABLE: it runs.
-    UNKNOWN: nothing is in its way but that what runs it there is of none of the accepted versions,
-    and no certificate that counts is for it, so that the loader refuses it.  NO: it does not run.
+    USABLE: it runs.  UNKNOWN: nothing is in its way but that what runs it there is of none of the
+    accepted versions, and no certificate that counts is for it, so that the loader refuses it.
+    NO: it does not run.
     """
 
-    OPTIMAL = "optimal"
     USABLE = "usable"
     UNKNOWN = "unknown"
     NO = "no"
@@ -101,8 +94,6 @@ class Evidence:
         accepts_jaxlib: The jaxlib versions that the target accepts.
         required_features: The processor features that the target needs.
         missing_features: Those that the host lacks.
-        better_targets: Known targets that this host runs and that would use more vector features,
-            each with these features.
         parity_at_build: The measurements of the build.
         certified: The accepted certificate for the release that runs the target there, if any.
         certificates: All claims of the bundle about this target and that release.
@@ -114,7 +105,6 @@ class Evidence:
     accepts_jaxlib: tuple[str, ...]
     required_features: tuple[str, ...]
     missing_features: tuple[str, ...]
-    better_targets: Mapping[str, tuple[str, ...]]
     parity_at_build: BuildParity
     certified: Certified | None
     certificates: tuple[Claim, ...]
@@ -187,7 +177,7 @@ def _row(
     jaxlib = _check_jaxlib_itself(host, facts) if bundle_manifest.XLA in engines else ()
     below = (*jaxlib, *checks.check_runtime(facts, engines))
     cells = tuple(
-        _cell(manifests[candidate.target], below, candidate, facts, known, claims)
+        _cell(manifests[candidate.target], below, candidate, facts, claims)
         for candidate in choice.candidates
     )
     runs = None if below or choice.findings else choice.target
@@ -220,19 +210,12 @@ def _cell(
     below: tuple[Finding, ...],
     candidate: Candidate,
     facts: HostFacts,
-    known: Sequence[bundle_manifest.Target],
     claims: Sequence[Claim],
 ) -> Cell:
     findings = (*below, *candidate.findings)
     release = running(manifest, facts)
-    used = _vector_features(manifest.target)
-    better = {
-        target.name: tuple(sorted(_vector_features(target) - used))
-        for target in known
-        if _fits(target, facts) and _vector_features(target) > used
-    }
     if not findings:
-        level = Level.USABLE if better else Level.OPTIMAL
+        level = Level.USABLE
     elif release and {each.code for each in findings} <= {not_accepted(manifest), *NO_EVIDENCE}:
         level = Level.UNKNOWN
     else:
@@ -245,7 +228,6 @@ def _cell(
         accepts_jaxlib=manifest.accepts_jaxlib,
         required_features=tuple(sorted(required)),
         missing_features=tuple(sorted(required - facts.isa)),
-        better_targets=better,
         parity_at_build=_parity(manifest),
         certified=candidate.certified,
         certificates=tuple(
@@ -284,7 +266,3 @@ def _fits(target: bundle_manifest.Target, facts: HostFacts) -> bool:
     same = target.platform in has and target.device is UNSET
     same = same and target.triple.partition("-")[0] == facts.architecture
     return same and facts.isa.issuperset(target.features)
-
-
-def _vector_features(target: bundle_manifest.Target) -> frozenset[str]:
-    return frozenset(feature for feature in target.features if VECTOR.match(feature))

@@ -140,11 +140,7 @@ def _why(cell: dict[str, Any]) -> str:
             f"; {by['package']} {by['version']} certified by {names} on {by['certified_on']} "
             f"({by['cpu']}, up to {ulp} ulp)"
         )
-    better = evidence["better_targets"]
-    if not better:
-        return known
-    name = max(better, key=lambda name: (len(better[name]), name))
-    return f"{known}; {name} would use {', '.join(better[name])} too"
+    return known
 
 
 def _parity(evidence: dict[str, Any]) -> str:

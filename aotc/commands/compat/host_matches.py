@@ -1,4 +1,4 @@
-"""Hosts as `aotc host-info` describes them, and which target of a bundle runs on which of them."""
+"""Hosts as `aotc-runtime host-info` describes them, and which target of a bundle each runs."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path

@@ -123,7 +123,7 @@ def _key_label(key: dict[str, Any]) -> str:
 
 def _signature_mark(key: dict[str, Any], role: str, review: Review) -> Mark:
     if role == "certifier":
-        return Mark("see the runtimes under Compatibility", "plain")
+        return Mark("its certificates count: aotc compat", "plain")
     if key["id"] in review.signers:
         return Mark("yes, and it counts", "good")
     return Mark("no signature that counts", "plain")

@@ -6,13 +6,14 @@ from functools import partial
 import msgspec
 from msgspec import UNSET
 
-from aotc.base.evidence import Coverage, FunctionCoverage, MeasuredEngine
+from aotc.base.evidence import Coverage, FunctionCoverage
 from aotc.base.source_locations import EntryPointLines, FunctionLines
 from aotc.bundle.read.bundle_facts import NUMBERS, numbers_of
-from aotc.bundle.read.bundle_review import Review, ReviewedExecutable, ReviewedTarget
+from aotc.bundle.read.bundle_review import Review, ReviewedExecutable
 from aotc.commands.report_page.page_parts import (
     Cell,
     Folded,
+    Group,
     Mark,
     Part,
     Text,
@@ -23,9 +24,9 @@ from aotc.commands.report_page.page_parts import (
     short,
     table,
 )
-from aotc.report.report_text import trials_text
+from aotc.report.report_text import engine_lines, trials_text, tuned_text
 from aotc_runtime.base import ulps
-from aotc_runtime.schema.bundle_manifest import MeasuredCandidate, ParityRan
+from aotc_runtime.schema.bundle_manifest import ParityRan
 
 
 def place(executable: ReviewedExecutable, review: Review) -> str:
@@ -46,22 +47,15 @@ def profiles(review: Review) -> Iterator[Part]:
     meanings = [(n.replace("_", " "), NUMBERS[n][1]) for names in TABLES.values() for n in names]
     listing = table("Columns", ("Column", "Meaning"), meanings)
     yield Folded("What the columns mean", (listing,))
-    engines = [row for target in review.targets.values() for row in _engines(target)]
-    if engines:
-        yield Text(
-            "One engine was chosen for each target, or several (mixed), each for the executables "
-            "that it calls fastest. A call: the geometric mean over its executables. Start: of a "
-            "process, until the bundle is ready, and its memory by then."
-        )
-        columns = (
-            "Target", "Engine", "Chosen for", ">Call µs", ">Start ms", ">Memory", ">Of the first's",
-        )  # fmt: skip
-        yield table("Engines", columns, engines)
-    tuned = [row for e in executables for row in _tuning_rows(named(e), e)]
+    for target in review.targets.values():
+        if target.evidence is not None and target.evidence.chosen is not UNSET:
+            choice = {"engine_choice": msgspec.to_builtins(target.evidence.chosen)}
+            parts = tuple(map(Text, engine_lines(choice)))
+            yield Group(f"Engines of {target.manifest.target.name}", parts)
+    tuned = [(named(e), e.record.tuned) for e in executables if e.record.tuned is not UNSET]
     if tuned:
-        yield table(
-            "Tuning", ("Executable", "Candidate", "Chosen", ">p50 µs", ">Of the default's"), tuned
-        )
+        rows = [(name, tuned_text(msgspec.to_builtins(each))) for name, each in tuned]
+        yield table("Tuning", ("Executable", "Choice"), rows)
 
 
 TABLES = {
@@ -78,33 +72,6 @@ def _numbers(executable: ReviewedExecutable, columns: Sequence[str]) -> Iterator
     found = numbers_of(executable)
     for name in columns:
         yield amount(found[name], NUMBERS[name][0] == "bytes") if name in found else "-"
-
-
-def _engines(target: ReviewedTarget) -> Iterator[tuple[Cell, ...]]:
-    choice = UNSET if target.evidence is None else target.evidence.chosen
-    if choice is UNSET:
-        return
-    name = target.manifest.target.name
-    for each in choice.engines:
-        chosen = Mark(choice.objective, "good") if each.engine == choice.engine else "no"
-        if isinstance(each, MeasuredEngine):
-            memory = amount(each.memory_bytes.median, True)
-            figures = (each.latency_us.median, each.start_ms.median, memory, each.relative)
-            yield name, each.engine, chosen, *figures
-        else:
-            yield name, f"{each.engine}: {each.reason}", chosen, "-", "-", "-", "-"
-
-
-def _tuning_rows(name: str, executable: ReviewedExecutable) -> Iterator[tuple[Cell, ...]]:
-    tuned = executable.record.tuned
-    if tuned is UNSET:
-        return
-    for candidate in tuned.candidates:
-        chosen = Mark("yes", "good") if candidate.name == tuned.choice else "no"
-        if isinstance(candidate, MeasuredCandidate):
-            yield name, candidate.name, chosen, candidate.p50_us, candidate.relative
-        else:
-            yield name, f"{candidate.name}: {candidate.reason}", chosen, "-", "-"
 
 
 def parity(review: Review) -> Iterator[Part]:

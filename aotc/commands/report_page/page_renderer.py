@@ -16,10 +16,8 @@ from markupsafe import Markup
 from aotc.bundle.read.bundle_review import Review
 from aotc.commands.report_page import bundle_section, executables_section
 from aotc.commands.report_page.entry_points_section import entry_points
-from aotc.commands.report_page.hosts_section import compatibility
 from aotc.commands.report_page.page_parts import Mark, Page, Section
 from aotc_runtime.base.rendering import printable
-from aotc_runtime.schema.trust_policy import TrustPolicy
 
 TEXT_MAX = 2000
 """Characters of one text; what is cut off is counted."""
@@ -70,9 +68,7 @@ def _plain(value: object) -> object:
     return f"{shown}… and {more:,} characters more" if more > 0 else shown
 
 
-def page_of(
-    review: Review, policy: TrustPolicy | None, now: float, rules: dict[str, Any] | None
-) -> Page:
+def page_of(review: Review, rules: dict[str, Any] | None) -> Page:
     """Return the page about a bundle.
 
     Times, paths and this host are no part of it: the same bundle and policy give the same page,
@@ -80,8 +76,6 @@ def page_of(
 
     Args:
         review: the bundle.
-        policy: whose certificates count; None for nobody's.
-        now: seconds since the epoch.
         rules: the policy as `aotc.report.trust_report.policy_document` has it.
     """
     sections = (
@@ -91,7 +85,6 @@ def page_of(
         ("profiles", "Profiles: size, memory and cost", executables_section.profiles(review)),
         ("parity", "Parity with plain JAX", executables_section.parity(review)),
         ("placement", "Placement of the work", executables_section.placement(review)),
-        ("compatibility", "Compatibility", compatibility(review, policy, now)),
         ("capture", "Capture", executables_section.capture(review)),
         ("toolchain", "Toolchain and weights", bundle_section.toolchain(review)),
         ("provenance", "Provenance and bill of materials", bundle_section.provenance(review)),

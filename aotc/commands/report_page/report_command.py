@@ -36,8 +36,8 @@ def report(
     """Write an HTML report about a bundle.
 
     The page is self-contained and runs no scripts. It shows signers, interface, sizes, memory,
-    costs, numerical differences, requirements, provenance and bills of materials. Signatures are
-    checked only with --trust. Replaces an older report, and no other file.
+    costs, numerical differences, provenance and bills of materials. Signatures are checked only
+    with --trust. Replaces an older report, and no other file.
 
     \b
     aotc report digits-1.0.0.aotb --trust trust.toml -o report.html
@@ -57,7 +57,7 @@ def report(
     rules = policy_document("", state_of(policy, now, str(trust))) if policy else None
     with reference_options.open_with_notes(out, bundle, policy, full=full, ca=ca) as found:
         read = review(found.source, policy, now, found.unread)
-        data = render(page_of(read, policy, now.timestamp(), rules))
+        data = render(page_of(read, rules))
     size_bytes = write_atomically(output, [data])
     document = {
         "report": str(output),
