@@ -95,13 +95,10 @@ def _tried(mutant: Mutant, executed: Executed, seconds: float, copy: Path) -> di
     if there and (there["verdict"] != SO_FAR or not is_last or equivalent(mutant)):
         return {}
     began = monotonic()
-    killers = [
-        each["by"] for each in known.values() if each["mutant"].startswith(f"{mutant.file}:")
-    ]
     tests = executed.tests_of(mutant.file, mutant.lines)
     verdict, by = "no test runs it" if executed.is_recorded(mutant.file) else "left out", ""
     if tests:
-        near = nearest(mutant, tests, copy, killers)
+        near = nearest(mutant, tests, executed, copy)
         some = list(_within(near, seconds, executed.seconds))
         verdict, by = verdict_on(mutant, some, executed.seconds, copy)
         if verdict == "survived" and some != near and not is_last:
@@ -111,14 +108,14 @@ def _tried(mutant: Mutant, executed: Executed, seconds: float, copy: Path) -> di
 
 
 def _within(tests: Sequence[str], seconds: float, each: Mapping[str, float]) -> Iterator[str]:
-    """Yield the first tests, as far as they fit into a time with the imports of their files."""
+    """Yield the first test, and more while they fit into a time with the imports of their files."""
     files: set[str] = set()
     for test in tests:
         file = test.partition("::")[0]
         seconds -= each[test] + (0 if file in files else SECONDS_OF_IMPORT)
-        files.add(file)
-        if seconds < 0:
+        if seconds < 0 and files:
             return
+        files.add(file)
         yield test
 
 

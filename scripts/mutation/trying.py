@@ -17,11 +17,12 @@ import pytest
 
 from .checkout import environment
 from .mutants import Mutant
-from .recording import BUNDLES
+from .recording import BUNDLES, Executed
 
 FEW, FEW_FILES = 20, 2
-"""Tests that run first: those that noticed another mutant of the module, then the fastest of files
-that name it. Most mutants fail one of them, and importing all files of tests takes longer."""
+"""Tests that run first: most mutants fail one, and importing all files of tests takes longer."""
+
+NAMED, SECONDS_AROUND = 10, 0.2
 
 TIMES_LONGER, PROCESSOR_SECONDS, CLOCK_SECONDS = 10, 30, 60
 """A reader that never ends has been noticed: after so many times what the code as it is takes, and
@@ -95,26 +96,28 @@ def verdict_on(
     return "survived", ""
 
 
-def nearest(mutant: Mutant, tests: Sequence[str], copy: Path, known: Sequence[str]) -> list[str]:
-    """Sort tests by how likely they fail, without those that are not there any more.
+def nearest(mutant: Mutant, tests: Sequence[str], executed: Executed, copy: Path) -> list[str]:
+    """Sort tests by how likely they fail, for their time; without those that are not there.
 
-    known: those that failed against another mutant of the module.
+    Whoever runs what few others run of a module is about it, as are files of tests that name it.
     """
     stem, there = mutant.file.stem, [test for test in tests if _text(copy / _file_of(test))]
+    rarities = executed.rarities(mutant.file)
 
-    def rank(test: str) -> tuple[bool, bool]:
-        return test not in known, stem not in _text(copy / _file_of(test))
+    def likely(test: str) -> float:
+        times = NAMED if stem in _text(copy / _file_of(test)) else 1
+        return rarities[test] * times / (executed.seconds[test] + SECONDS_AROUND)
 
-    return sorted(there, key=rank)
+    return sorted(there, key=likely, reverse=True)
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _of_few_files(tests: Sequence[str]) -> list[str]:
     files = list(dict.fromkeys(map(_file_of, tests)))[:FEW_FILES]
     return [test for test in tests if _file_of(test) in files]
-
-
-def _file_of(test: str) -> str:
-    return test.partition("::")[0]
 
 
 @cache
