@@ -18,7 +18,7 @@ from time import monotonic
 from hypothesis import Phase, settings
 
 from .checkout import OUT, copied
-from .mutants import Mutant, equivalent, mutants
+from .mutants import Mutant, equivalent, mutants, needless_excuses
 from .recording import DATA, Executed, record
 from .trying import nearest, verdict_on
 
@@ -47,7 +47,7 @@ SECONDS_OF_IMPORT = 0.5
 
 
 def main(arguments: Sequence[str]) -> int:
-    """1 if there are survivors that are not accounted for."""
+    """1 if there are survivors that are not accounted for, or excuses for none."""
     asked = argparse.ArgumentParser(prog="python -m scripts.mutation", description=__doc__)
     asked.add_argument("texts", nargs="*", metavar="TEXT")
     asked.add_argument("--record", action="store_true")
@@ -97,8 +97,7 @@ def _tried(mutant: Mutant, executed: Executed, seconds: float, copy: Path) -> di
     began = monotonic()
     tests = executed.tests_of(mutant.file, mutant.lines)
     verdict, by = "no test runs it" if executed.is_recorded(mutant.file) else "left out", ""
-    if tests:
-        near = nearest(mutant, tests, executed, copy)
+    if near := nearest(mutant, tests, executed, copy):
         some = list(_within(near, seconds, executed.seconds))
         verdict, by = verdict_on(mutant, some, executed.seconds, copy)
         if verdict == "survived" and some != near and not is_last:
@@ -129,9 +128,12 @@ def _tell(found: Sequence[Mutant]) -> int:
     left_out = sorted({str(mutant.file) for mutant, verdict in verdicts if verdict == "left out"})
     for file in left_out:
         print(f"{file}: left out, no test of it was recorded")
+    needless = needless_excuses()
+    for excuse in needless:
+        print(f"{excuse}: excused, and no check of the modules any more")
     excused = len(left) - len(unexplained)
     print(f"{len(found)} checks removed, {excused} excused, {len(unexplained)} survivors")
-    return min(len(unexplained), 1)
+    return min(len(unexplained) + len(needless), 1)
 
 
 def _forget_survivors() -> None:

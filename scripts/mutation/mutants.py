@@ -76,6 +76,14 @@ def equivalent(mutant: Mutant) -> str:
     return reasons.get(mutant.text) or reasons.get(f"{mutant.text} -> {mutant.by}", "")
 
 
+def needless_excuses() -> list[str]:
+    """Return what `equivalent` has, as file and text, and no mutant is any more."""
+    known = {(each.file.name, each.text) for each in mutants()}
+    known |= {(each.file.name, f"{each.text} -> {each.by}") for each in mutants()}
+    stated = [(file, text) for file, reasons in LISTED["equivalent"].items() for text in reasons]
+    return [f"{file} {text}" for file, text in stated if (file, text) not in known]
+
+
 def _of(file: Path, kind: int) -> Iterator[Mutant]:
     text = (ROOT / file).read_text("utf-8")
     seen = set()

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import resource
 import shutil
 import signal
@@ -22,7 +23,7 @@ from .recording import BUNDLES, Executed
 FEW, FEW_FILES = 20, 2
 """Tests that run first: most mutants fail one, and importing all files of tests takes longer."""
 
-NAMED, SECONDS_AROUND = 10, 0.2
+NAMED, SECONDS_AROUND, SECONDS_NEW = 10, 0.2, 1.0
 
 TIMES_LONGER, PROCESSOR_SECONDS, CLOCK_SECONDS = 10, 30, 60
 """A reader that never ends has been noticed: after so many times what the code as it is takes, and
@@ -45,9 +46,13 @@ class Only:
         self.seconds, self.failed = seconds, failed
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Those of the list."""
-        chosen = [item for item in items if item.nodeid in self.order]
-        items[:] = sorted(chosen, key=lambda item: self.order[item.nodeid])
+        """Those of the list, and all of a function in it."""
+        places = [(self._place(item.nodeid), item) for item in items]
+        chosen = [(place, item) for place, item in places if place >= 0]
+        items[:] = [item for _, item in sorted(chosen, key=lambda each: each[0])]
+
+    def _place(self, test: str) -> int:
+        return self.order.get(test, self.order.get(_function_of(test), -1))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """End this process, or one that it starts, once a test has computed for too long."""
@@ -99,16 +104,38 @@ def verdict_on(
 def nearest(mutant: Mutant, tests: Sequence[str], executed: Executed, copy: Path) -> list[str]:
     """Sort tests by how likely they fail, for their time; without those that are not there.
 
+    Tests that are newer than the record come first, if their file names the module.
     Whoever runs what few others run of a module is about it, as are files of tests that name it.
     """
     stem, there = mutant.file.stem, [test for test in tests if _text(copy / _file_of(test))]
     rarities = executed.rarities(mutant.file)
+    files = {test.partition("::")[0] for test in executed.seconds}
+    new = [
+        name for file in files if stem in _text(copy / file) for name in _new(file, executed, copy)
+    ]
 
     def likely(test: str) -> float:
         times = NAMED if stem in _text(copy / _file_of(test)) else 1
         return rarities[test] * times / (executed.seconds[test] + SECONDS_AROUND)
 
-    return sorted(there, key=likely, reverse=True)
+    return [*new, *sorted(there, key=likely, reverse=True)]
+
+
+@cache
+def _new(file: str, executed: Executed, copy: Path) -> list[str]:
+    """Return the functions of a file of tests that nobody has recorded, and that pass.
+
+    copy: without a mutant.
+    """
+    recorded = set(map(_function_of, executed.seconds))
+    names = re.findall(r"^def (test_\w+)", _text(copy / file), re.MULTILINE)
+    new = [name for name in (f"{file}::{each}" for each in names) if name not in recorded]
+    executed.seconds.update(dict.fromkeys(new, SECONDS_NEW))
+    return [name for name in new if not _try([name], executed.seconds, copy).status]
+
+
+def _function_of(test: str) -> str:
+    return test.partition("[")[0]
 
 
 def _file_of(test: str) -> str:
