@@ -67,7 +67,7 @@ suites: $(STAMP) ## List the suites of test-NAME
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
 	@PATH="$(CURDIR)/$(FUZZ_BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
 
-mutate: $(STAMP) ## Remove every check in turn; list those that no test misses (SHARD=1/4 for a part)
+mutate: bytecode ## Remove every check in turn; list those that no test misses (SHARD=1/4 for a part)
 	$(BIN)/python -m scripts.mutation --shard $(SHARD) --jobs $(JOBS)
 
 vectors: $(STAMP) ## Write bundles and policies with one flaw each, for other readers (in out/vectors)

@@ -132,5 +132,7 @@ digits_bundle = _example("digits")
 lm_bundle = _example("lm", "lm/model.py", "\nLAYERS = 4\n", "\nLAYERS = 1\n")
 train_bundle = _example("train")
 gp_bundle = _example("gp", "gp/model.py", "jax.lax.scan(try_start, nothing, starts)[0]", "nothing")
-encoder_bundle = _example("encoder", "encoder/model.py", "\nLAYERS = 2\n", "\nLAYERS = 1\n")
+encoder_bundle = _example(
+    "encoder", "encoder.toml", "64]\nprofiles = [16, 64]", "16]\nprofiles = [16]"
+)
 parallel_bundle = _example("parallel")

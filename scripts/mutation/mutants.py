@@ -6,6 +6,7 @@ of a limit the limit itself is on.
 """
 
 import ast
+import hashlib
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,7 @@ class Mutant(NamedTuple):
     """One check less.
 
     file: in the checkout.  lines: that are changed.  text: of the check.  by: what stands there
-    then.  source: of the file without it.
+    then.  source: of the file without it.  part: of it, the function or class.
     """
 
     file: Path
@@ -44,6 +45,12 @@ class Mutant(NamedTuple):
     text: str
     by: str
     source: str
+    part: str
+
+    @property
+    def key(self) -> str:
+        """Another one once its function or class has changed."""
+        return hashlib.sha256(f"{self.file}\n{self.part}".encode()).hexdigest()[:20]
 
     @property
     def label(self) -> str:
@@ -69,14 +76,23 @@ def equivalent(mutant: Mutant) -> str:
     return reasons.get(mutant.text) or reasons.get(f"{mutant.text} -> {mutant.by}", "")
 
 
+def needless_excuses() -> list[str]:
+    """Return what `equivalent` has, as file and text, and no mutant is any more."""
+    known = {(each.file.name, each.text) for each in mutants()}
+    known |= {(each.file.name, f"{each.text} -> {each.by}") for each in mutants()}
+    stated = [(file, text) for file, reasons in LISTED["equivalent"].items() for text in reasons]
+    return [f"{file} {text}" for file, text in stated if (file, text) not in known]
+
+
 def _of(file: Path, kind: int) -> Iterator[Mutant]:
     text = (ROOT / file).read_text("utf-8")
     seen = set()
-    for node, by in _changes(ast.parse(text), kind):
+    tree = ast.parse(text)
+    for node, by in _changes(tree, kind):
         place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, by)
         if place not in seen:
             seen.add(place)
-            yield _replaced(file, text, node, by)
+            yield _replaced(file, text, tree, node, by)
 
 
 def _changes(tree: ast.AST, kind: int) -> Iterator[Change]:
@@ -212,7 +228,9 @@ def _name_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _replaced(file: Path, text: str, node: ast.stmt | ast.expr, by: str) -> Mutant:
+def _replaced(
+    file: Path, text: str, tree: ast.Module, node: ast.stmt | ast.expr, by: str
+) -> Mutant:
     lines = text.splitlines(keepends=True)
     assert node.end_lineno is not None and node.end_col_offset is not None
     first, last = node.lineno - 1, node.end_lineno - 1
@@ -220,6 +238,11 @@ def _replaced(file: Path, text: str, node: ast.stmt | ast.expr, by: str) -> Muta
     head = lines[first].encode()[: node.col_offset].decode()
     tail = lines[last].encode()[node.end_col_offset :].decode()
     padding = "\n" * (last - first) if isinstance(node, ast.stmt) else ""
-    source = "".join([*lines[:first], head + by + padding + tail, *lines[last + 1 :]])
+    replaced = head + by + padding + tail
+    around = [each for each in tree.body if each.lineno <= node.lineno][-1]
+    part = [*lines[around.lineno - 1 : first], replaced, *lines[last + 1 : around.end_lineno]]
+    source = "".join([*lines[:first], replaced, *lines[last + 1 :]])
     changed = range(node.lineno, node.end_lineno + 1)
-    return Mutant(file, changed, ast.get_source_segment(text, node) or "", by, source)
+    kept = [*lines[first:last], lines[last].encode()[: node.end_col_offset].decode()]
+    segment = "".join(kept).encode()[node.col_offset :].decode()
+    return Mutant(file, changed, segment, by, source, "".join(part))

@@ -95,6 +95,15 @@ class Executed:
         return sorted(names & self.seconds.keys(), key=self.seconds.__getitem__)
 
     @cache  # noqa: B019 - one record lasts as long as the process
+    def rarities(self, file: Path) -> dict[str, float]:
+        """Return for each test how many lines it runs of a file that few others run."""
+        found = dict.fromkeys(self.seconds, 0.0)
+        for tests in self._lines(str(file)).values():
+            for test in found.keys() & tests:
+                found[test] += 1 / len(tests)
+        return found
+
+    @cache  # noqa: B019 - one record lasts as long as the process
     def _recorded_lines(self, file: Path) -> dict[int, int]:
         """Map lines of a file to those of the same text that it had when it was recorded."""
         digest, now = self._digests.get(str(file)), (ROOT / file).read_bytes()

@@ -50,7 +50,7 @@ def test_metadata_tell_tensors_versions_and_profiles(served: Served) -> None:
     assert document["inputs"] == [{"name": "tokens", "datatype": "INT32", "shape": [-1, -1]}]
     assert document["versions"] == ["1.0.0"]
     facts = document["parameters"]
-    assert {"batch": 4, "seq": 64} in facts["profiles"]
+    assert {"batch": 4, "seq": 16} in facts["profiles"]
     assert facts["out_of_profile"] == {"batch": "split", "seq": "pad"}
     assert served.get("/v2/models/encoder/versions/1.0.0")[0] == 200
 
