@@ -1,7 +1,7 @@
 """Follows one dimension through a traced program: what mixes its rows, and decides by its size.
 
 What it finds holds for all numbers, also for events too rare for trials. A row is an index along
-the dimension. Operations that are not named here are taken to keep rows apart; trials test them.
+the dimension. Operations that are not named here, or on each element, are taken to mix them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -146,13 +146,14 @@ class _Rows(Flow):
             return False
         if name in ("add", "mul") and np.array_equal(given[1 - place], int(name == "mul")):
             return number
-        if number.column is not None or self._mixes(equation) or not _counts(equation):
+        is_moved = name in ("broadcast_in_dim", "reshape", "convert_element_type", "concatenate")
+        if not is_moved or number.column is not None or not _counts(equation):
             return None
-        if name == "concatenate" and shapes[place][-1] == 1:
-            is_last = equation.params["dimension"] == len(shapes[0]) - 1
-            column = sum(shape[-1] for shape in shapes[:place])
-            return number._replace(column=column) if is_last else None
-        return number if name in ("broadcast_in_dim", "reshape", "convert_element_type") else None
+        if self._mixes(equation) or name != "concatenate":
+            return None if self._mixes(equation) else number
+        is_last = equation.params["dimension"] == len(shapes[0]) - 1 and shapes[place][-1] == 1
+        column = sum(shape[-1] for shape in shapes[:place])
+        return number._replace(column=column) if is_last else None
 
     def _combined(self, chain: Chain, found: State, *, is_own: bool) -> State:
         """Return the state of results of what is alike in all rows, or each row's own."""
@@ -164,7 +165,7 @@ class _Rows(Flow):
             return _coupled(chain, "")._replace(level=_TRIED)
         if name not in _FOLLOWED and not jax_private.is_elementwise(equation.primitive):
             return _coupled(chain, "operation-is-opaque")
-        if self._mixes(equation) or (self._picks(equation) and not is_own):
+        if self._mixes(equation) or (is_over and not is_own and self._picks(equation)):
             is_any = name in _ANY_DOES and equation.params.get("mode") != loop_steps.FILL_OR_DROP
             return None if is_any and not found else _coupled(chain)
         # Rows that are cut from what has none, as a table, depend on their place.
@@ -188,16 +189,15 @@ class _Rows(Flow):
 
     def _picks(self, equation: Any) -> bool:
         """Return whether an equation reads or writes only some rows."""
-        reached = _reached(equation)
-        rows = self.axes(equation.invars[0]) if reached else ()
-        sizes = [(reached.get(axis), shape_of(equation.invars[0])[axis]) for axis in rows]
-        return any(size not in (None, whole) for size, whole in sizes)
+        shape, reached = shape_of(equation.invars[0]), _reached(equation)
+        rows = self.axes(equation.invars[0])
+        return any(reached.get(axis, shape[axis]) != shape[axis] for axis in rows)
 
     def _is_own(self, equation: Any, column: int | None) -> bool:
         """Return whether an equation reads or writes, in each row, at the row's number."""
         numbers = equation.params.get("dimension_numbers")
-        names = "start_index_map", "scatter_dims_to_operand_dims"
-        mapped = next((getattr(numbers, each) for each in names if hasattr(numbers, each)), ())
+        mapped = getattr(numbers, "scatter_dims_to_operand_dims", ())
+        mapped = getattr(numbers, "start_index_map", mapped)
         rows = [axis for axis in self.axes(equation.invars[0]) if axis in mapped]
         if len(rows) != 1 or _reached(equation).get(rows[0]) != 1:
             return False
