@@ -142,15 +142,17 @@ class _Rows(Flow):
         place = places.index(_NUMBER)
         number, shapes = given[place], [*map(shape_of, equation.invars)]
         # As jax writes `arange` of a symbolic size, and counts negative indices from the end.
+        if number.column is not None:
+            return None
         if name == "lt" and place == 0 and np.array_equal(given[1], 0):
             return False
         if name in ("add", "mul") and np.array_equal(given[1 - place], int(name == "mul")):
             return number
         is_moved = name in ("broadcast_in_dim", "reshape", "convert_element_type", "concatenate")
-        if not is_moved or number.column is not None or not _counts(equation):
+        if not (is_moved and _counts(equation)) or self._mixes(equation, is_same=True):
             return None
-        if self._mixes(equation) or name != "concatenate":
-            return None if self._mixes(equation) else number
+        if name != "concatenate":
+            return number
         is_last = equation.params["dimension"] == len(shapes[0]) - 1 and shapes[place][-1] == 1
         column = sum(shape[-1] for shape in shapes[:place])
         return number._replace(column=column) if is_last else None
@@ -172,26 +174,29 @@ class _Rows(Flow):
         is_cut = makes and not is_over and name not in ("broadcast_in_dim", "iota", "tile")
         return _coupled(chain) if is_cut else found
 
-    def _mixes(self, equation: Any) -> bool:
-        """Return whether an equation computes along rows, or loses which row is which."""
+    def _mixes(self, equation: Any, *, is_same: bool = False) -> bool:
+        """Return whether an equation computes along rows, or loses which row is which.
+
+        With `is_same`, a row may not become several.
+        """
         is_reshape = equation.primitive.name == "reshape"
         for place, operand in enumerate(equation.invars):
             shape, along = shape_of(operand), _along(equation, place)
-            for axis, made in product(self.axes(operand), equation.outvars):
+            rows = self.axes(operand)
+            for axis, made in product(rows, equation.outvars):
                 sizes, kept = shape_of(made), self.axes(made)
-                if axis in along or len(kept) != 1:
+                if axis in along or not len(rows) == len(kept) == 1:
                     return True
                 if is_reshape and prod(sizes[: kept[0]]) != prod(shape[:axis]):
                     return True
-                if not is_reshape and sizes[kept[0]] != shape[axis]:
+                if (is_same or not is_reshape) and sizes[kept[0]] != shape[axis]:
                     return True
         return False
 
     def _picks(self, equation: Any) -> bool:
         """Return whether an equation reads or writes only some rows."""
         shape, reached = shape_of(equation.invars[0]), _reached(equation)
-        rows = self.axes(equation.invars[0])
-        return any(reached.get(axis, shape[axis]) != shape[axis] for axis in rows)
+        return any(reached.get(i, shape[i]) != shape[i] for i in self.axes(equation.invars[0]))
 
     def _is_own(self, equation: Any, column: int | None) -> bool:
         """Return whether an equation reads or writes, in each row, at the row's number."""
@@ -218,7 +223,8 @@ def _along(equation: Any, place: int) -> set[int]:
         case "dot_general":
             return {*params["dimension_numbers"][0][place]}
         case "conv_general_dilated":
-            return {*params["dimension_numbers"][place][1:]}
+            is_one = params["feature_group_count"] == params["batch_group_count"] == 1
+            return {*params["dimension_numbers"][place][is_one or not place :]}
         case "triangular_solve" if place:
             return {rank - 1 - params["left_side"]}
         case "fft" | "lu_pivots_to_permutation":
@@ -228,7 +234,7 @@ def _along(equation: Any, place: int) -> set[int]:
         case _ if name in _LINEAR or name == "triangular_solve":
             return {rank - 2, rank - 1}
     named = [params[each] for each in _ALONG if params.get(each) is not None]
-    along = {int(axis) for each in named for axis in np.ravel(each)}
+    along = {int(axis) % rank for each in named for axis in np.ravel(each)}
     along |= {i for i, size in enumerate(params.get("window_dimensions", ())) if size != 1}
     return along | {i for i, each in enumerate(params.get("padding_config", ())) if any(each)}
 

@@ -182,6 +182,8 @@ COUPLED = [
     lambda x: x * jnp.ones(B).at[5].get(mode="fill", fill_value=0),
     *(lambda x: x * jnp.cumsum(jnp.ones(B))[:, None], lambda x: jnp.linalg.qr(x)[0]),
     lambda x: x + jnp.concatenate([jnp.zeros((1, 8)), jnp.ones((B - 1, 8))]),
+    lambda x: lax.map(lambda row: row * x, x)[:, 0],
+    lambda x: x[jnp.arange(2 * B).reshape(B, 2)].sum(1),
     # What mixes under names that say nothing about it.
     *(
         lambda x: jnp.tile(x, (3, 1)).reshape(-1, 3, 8).sum(1),
