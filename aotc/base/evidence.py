@@ -357,7 +357,8 @@ class EntryPointEvidence(_Part, frozen=True):
     `profiles` are in the bundle manifest's order. `reference` is "recorded" if its fixtures'
     results were recorded elsewhere, not computed by plain JAX. `model` is unset for a function.
     With `precision`, parity's reference is plain JAX with the quantized weights. `allowance` is the
-    part of the absolute tolerance that stands for numbers rounded to another step.
+    part of the absolute tolerance that stands for numbers rounded to another step. Of `tried`
+    dimensions, trials alone support a split: an exported function hides its operations.
     """
 
     coverage: Coverage
@@ -366,6 +367,7 @@ class EntryPointEvidence(_Part, frozen=True):
     model: ModelOrigin | UnsetType = UNSET
     precision: AppliedPrecision | UnsetType = UNSET
     allowance: Decimal | UnsetType = UNSET
+    tried: tuple[str, ...] | UnsetType = UNSET
 
 
 class EngineRefusal(_Part, frozen=True):

@@ -128,6 +128,7 @@ class CapturedEntryPoint:
     Attributes:
         specialized: Dimension to the place where the program decides by its size.
         counted: Padded or split dimension to the place where the program computes with its size.
+        tried: Dimensions that may be split by trials alone: an exported function hides operations.
         mesh: Of the devices that it runs on.
         lines: Of the coverage and of the decisions by size.
         calls: Custom call to the line of the program that makes it.
@@ -152,6 +153,7 @@ class CapturedEntryPoint:
     profiles: tuple[CapturedProfile, ...]
     specialized: dict[str, str] = field(default_factory=dict)
     counted: dict[str, str] = field(default_factory=dict)
+    tried: tuple[str, ...] = ()
     symbolic: CapturedSymbolic | None = None
     mesh: bundle_manifest.Mesh | None = None
     coverage: Coverage = field(default_factory=Coverage)

@@ -177,6 +177,22 @@ def nested_jaxprs(equation: Any) -> Iterator[Any]:
                 yield inner
 
 
+def is_elementwise(primitive: Any) -> bool:
+    """Return whether jax maps an operation over a new axis as it is, wherever that is."""
+    with _private("batching.{fancy_primitive_batchers, broadcast_batcher, vectorized_batcher}"):
+        from jax._src.interpreters import batching
+
+        alike = batching.broadcast_batcher, batching.vectorized_batcher
+        rule = batching.fancy_primitive_batchers.get(primitive)
+    return getattr(rule, "func", None) in alike
+
+
+def expanded(equation: Any) -> Any:
+    """Return the jaxpr of an operation that jax writes in terms of others, as `searchsorted`."""
+    with _private("HiPrimitive.expand"):
+        return jax.make_jaxpr(equation.params["_prim"].expand)(*(x.aval for x in equation.invars))
+
+
 @dataclass(frozen=True, slots=True)
 class SourceFrame:
     """A source line that an equation came from; `file` is the absolute path in the module."""
@@ -209,15 +225,6 @@ def without_unused(closed: Any) -> Any:
         outputs = [True] * len(closed.jaxpr.outvars)
         used, _ = dce_jaxpr(closed.jaxpr, outputs, instantiate=True)
     return closed.replace(jaxpr=used)
-
-
-def sizes_in(jaxpr: Any) -> Iterator[tuple[Any, Chain]]:
-    """Yield the symbolic sizes of results and in parameters, each with its equations."""
-    for chain in equations_within(jaxpr):
-        axes = [axis for each in chain[0].outvars for axis in getattr(each.aval, "shape", ())]
-        for size in (*axes, *jax.tree.leaves(chain[0].params)):
-            if symbols_of(size):
-                yield size, chain
 
 
 def symbols_of(size: Any) -> Collection[str]:

@@ -19,9 +19,10 @@ from jax import export
 
 from aotc.capture import jax_private, jax_trees, row_flow, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
+from aotc.capture.jaxpr_flow import shape_of
 from aotc.capture.line_coverage import recording
 from aotc.compile.mlir import mlir_context
-from aotc.config.build_manifest import at_once
+from aotc.config.build_manifest import EntryPointSpec, at_once
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.bundle_manifest import Dimension, DimensionPolicy, Pad, Range, Split
@@ -29,8 +30,11 @@ from aotc_runtime.schema.size_expressions import Expression, parse_expression
 
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 
-type Coupling = tuple[str, str]
-"""Why a policy does not suit: a cause of AOTC-E839, and a line of the program."""
+type Obstacle = tuple[str, str]
+"""Why a policy does not suit: a cause of AOTC-E839, and what was found.
+
+Without a cause, it may suit: trials show whether it does.
+"""
 
 type Shapes = tuple[Sequence[Any], Sequence[Any]]
 """Symbolic shapes of input leaves and of output leaves."""
@@ -68,9 +72,7 @@ class Symbolic:
         unseen: Dimensions by whose size the program may decide after what jax cannot trace.
         counted: By dimension, the first line that computes with its size, "model.py:12 (f)"; known
             where all dimensions could be traced at once.
-        coupled: By dimension, why it cannot be padded or split, whichever `policies` said.
-        uneven: By dimension with the policy of a range, a size that is no multiple of its size plus
-            a constant, and the line.
+        obstacles: By dimension, what is against its policy.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
@@ -78,17 +80,15 @@ class Symbolic:
     undetermined: dict[str, str] = field(default_factory=dict)
     counted: dict[str, str] = field(default_factory=dict)
     unseen: frozenset[str] = frozenset()
-    coupled: dict[str, Coupling] = field(default_factory=dict)
-    uneven: dict[str, str] = field(default_factory=dict)
+    obstacles: dict[str, Obstacle | None] = field(default_factory=dict)
 
 
 def analyze(
     call_at: CallAt,
     shapes_of: ShapesOf,
     accepted: Mapping[str, Dimension],
-    relations: Sequence[str],
     at: Mapping[str, Sequence[Mapping[str, int]]],
-    policies: Mapping[str, DimensionPolicy],
+    spec: EntryPointSpec,
     root: Path,
 ) -> Symbolic:
     """Trace with all dimensions symbolic, or one at a time if that fails, to find the cause.
@@ -100,45 +100,29 @@ def analyze(
     failure: Specialized | str | None
     traced: Any = None
     try:
-        sizes = symbols(accepted, relations)
+        sizes = symbols(accepted, spec.relations)
     except ValueError as error:
         failure = f"jax does not take the range or the relations: {first_line(error)}"
     else:
         shapes, failure, traced = _evaluate(call_at, shapes_of, sizes, root)
     written = None
     if shapes is not None:
-        inputs = _inputs(call_at, shapes_of, accepted, relations) or shapes[0]
+        inputs = _inputs(call_at, shapes_of, accepted, spec.relations) or shapes[0]
         written = (_shapes_text(inputs), _shapes_text(shapes[1]))
     counted: dict[str, str] = {}
-    coupled: dict[str, Coupling] = {}
-    uneven: dict[str, str] = {}
-
-    def follow(symbol: str, known: Dimension, name: str, others: Mapping[str, int]) -> None:
-        own = range(known.smallest, known.largest + 1, known.multiple_of)
-        found, policy = None, policies.get(name)
-        if isinstance(plan := at_once(policy), Split):
-            pads = [pad for pad in map(at_once, policies.values()) if isinstance(pad, Pad)]
-            made = {path for pad in pads for path in (pad.mask, pad.length)}
-            paths = [jax_trees.join(each.owner, each.path) for each in call_at(others).leaves]
-            found = row_flow.split_coupling(traced.jaxpr, symbol, [path in made for path in paths])
-        elif isinstance(plan, Pad):
-            found = row_flow.pad_coupling(traced, symbol, own, others)
-        elif isinstance(policy, Range):
-            for size, chain in jax_private.sizes_in(traced.jaxpr):
-                if _is_uneven(size, symbol):
-                    uneven.setdefault(name, f"{size} at {trace_refusals.own_line(chain, root)}")
-        if found:
-            coupled[name] = found.cause, trace_refusals.own_line(found.chain, root)
-
+    obstacles: dict[str, Obstacle | None] = {}
+    leaves = call_at(next(iter(at.values()))[0]).leaves
+    alike = [jax_trees.join(leaf.owner, leaf.path) in spec.by_loader for leaf in leaves]
     if traced is not None:
         for chain in jax_private.equations_within(traced.jaxpr):
             size = chain[0].params.get("dim")  # of what jax names `dim_as_value`
             for name in sizes.keys() & jax_private.symbols_of(size):
                 counted.setdefault(name, trace_refusals.own_line(chain, root))
         for name, known in accepted.items():
-            follow(name, known, name, at[name][0])
+            policy = spec.out_of_profile.get(name)
+            obstacles[name] = _obstacle(traced, name, known, policy, alike, at[name][0], root)
     if failure is None:
-        return Symbolic(written, counted=counted, coupled=coupled, uneven=uneven)
+        return Symbolic(written, counted=counted, obstacles=obstacles)
     specialized: dict[str, Specialized] = {}
     undetermined: dict[str, str] = {}
     for name, known in accepted.items():
@@ -149,18 +133,44 @@ def analyze(
         for others in at[name]:
             alone = {**others, name: step * symbols({symbol: fewer}, ())[symbol]}
             _, found, traced = _evaluate(call_at, shapes_of, alone, root)
-            if traced is not None:
-                follow(symbol, fewer, name, others)
             if isinstance(found, Specialized):
                 specialized[name] = found
             elif found is not None:
                 undetermined[name] = found
+            if traced is not None:
+                policy = spec.out_of_profile.get(name)
+                against = _obstacle(traced, symbol, fewer, policy, alike, others, root)
+                obstacles[name] = obstacles.get(name) or against
     unseen = frozenset(undetermined)
     if not specialized and not undetermined:
         undetermined = dict.fromkeys(accepted, str(failure))
     # A program that only asks whether two sizes are equal traces; that it asked is what counts.
     inputs_outputs = None if specialized else written
-    return Symbolic(inputs_outputs, specialized, undetermined, counted, unseen, coupled, uneven)
+    return Symbolic(inputs_outputs, specialized, undetermined, counted, unseen, obstacles)
+
+
+def _obstacle(
+    closed: Any,
+    symbol: str,
+    known: Dimension,
+    policy: DimensionPolicy | None,
+    alike: Sequence[bool],
+    others: Mapping[str, int],
+    root: Path,
+) -> Obstacle | None:
+    plan, found = at_once(policy), None
+    if isinstance(plan, Split):
+        found = row_flow.split_coupling(closed, symbol, alike)
+    elif isinstance(plan, Pad):
+        sizes = range(known.smallest, known.largest + 1, known.multiple_of)
+        found = row_flow.pad_coupling(closed, symbol, sizes, others)
+    for chain in jax_private.equations_within(closed) if isinstance(policy, Range) else ():
+        axes = [axis for each in chain[0].outvars for axis in shape_of(each)]
+        for size in (*axes, *jax.tree.leaves(chain[0].params)):
+            if _is_uneven(size, symbol):
+                place = trace_refusals.own_line(chain, root)
+                return "size-is-no-multiple-plus-a-constant", f"{size} at {place}"
+    return (found.cause, trace_refusals.own_line(found.chain, root)) if found else None
 
 
 def _inputs(

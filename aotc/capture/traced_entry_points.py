@@ -123,8 +123,7 @@ def trace_entry_point(
                 else [first.sizes]
                 for d, each in accepted.items()
             }
-            policies, relations = spec.out_of_profile, spec.relations
-            symbolic = analyze(call_at, shapes_of, accepted, relations, at, policies, manifest.root)
+            symbolic = analyze(call_at, shapes_of, accepted, at, spec, manifest.root)
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
     if is_file:  # its operations decide nothing
         symbolic = replace(symbolic, unseen=symbolic.unseen.intersection(ranged))
@@ -160,6 +159,7 @@ def trace_entry_point(
             for dimension, place in symbolic.counted.items()
             if at_once(spec.out_of_profile.get(dimension))
         },
+        tried=tuple(d for d, found in symbolic.obstacles.items() if found and not found[0]),
         coverage=covered,
         lines=EntryPointLines(
             functions, _decisions(symbolic), models.lines(name), tuple(recorded.caught)
@@ -390,14 +390,12 @@ def _policy_obstacles(
         ]
         for found in unfit:
             yield "split-needs-one-axis-per-tensor", found
-    if not (unknown or unfit) and (coupling := symbolic.coupled.get(dimension)):
-        yield coupling
+    if not (unknown or unfit) and (obstacle := symbolic.obstacles.get(dimension)):
+        yield from [obstacle] if obstacle[0] else ()
     if isinstance(plan, bundle_manifest.Pad):
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):
             yield "fill-for-an-unknown-input", path
-    if uneven := symbolic.uneven.get(dimension):
-        yield "size-is-no-multiple-plus-a-constant", uneven
     for other, reason in [*reasons.items()][:1]:
         cause = "function-is-not-traceable-at-symbolic-sizes"
         yield cause, str(reason) if other == dimension else f"{reason} (of {other})"

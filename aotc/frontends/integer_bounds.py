@@ -11,12 +11,13 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from itertools import count, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aotc.capture.jax_private import Chain
+from aotc.capture.jaxpr_flow import NESTING, Flow
 from aotc.capture.model_files.frontend_protocol import NARROWER
 
 STEPS_MAX = 512
@@ -40,9 +41,14 @@ class _Bounds(NamedTuple):
         """The largest absolute number."""
         return max(-self.low, self.high)
 
+    def joined(self, other: "_Bounds") -> "_Bounds":
+        """Return the bounds of both; itself, if they are the other's too."""
+        if self.low <= other.low <= other.high <= self.high:
+            return self
+        return _hull(*self[:2], *other[:2])._replace(cause=self.cause or other.cause)
+
 
 _UNKNOWN = _Bounds()
-_rank = operator.attrgetter("aval.ndim")
 
 
 def exceeding(
@@ -52,117 +58,79 @@ def exceeding(
 
     `given` are inputs of a jaxpr with 64-bit types: arrays, bounds, or None for unknown ones.
     """
-    walk = _Walk()
+    flow = _Integers()
     known = [_hull(*each) if isinstance(each, tuple) else _of(each) for each in given]
-    pairs = zip(jaxpr.invars, known, strict=True)
-    inputs = [walk.settled(variable.aval.dtype, bounds, ()) for variable, bounds in pairs]
-    for variable, bounds in zip(jaxpr.outvars, walk.run(jaxpr, inputs), strict=True):
-        walk.require(variable, bounds)
-    return [*walk.found.values()]
+    made = flow.run(jaxpr, [*map(_settled, jaxpr.invars, known)])
+    for variable, bounds in zip(jaxpr.outvars, made, strict=True):
+        flow.require(variable, bounds)
+    return [*flow.found.values()]
 
 
-class _Walk:
-    """Goes through a jaxpr and those within it; `found` is by the identities of equations."""
+class _Integers(Flow):
+    """Follows bounds, loops step by step; `found` is by the identities of equations."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[int, ...], tuple[Chain, float, float]] = {}
-        self._outer: Chain = ()
 
     def require(self, variable: Any, bounds: _Bounds) -> None:
         """Note a number whose value counts, if 32 bits may not hold it."""
         if bounds.cause is not None and variable.aval.dtype in NARROWER:
             self.found.setdefault((*map(id, bounds.cause[0]),), bounds.cause)
 
-    def run(self, jaxpr: Any, given: Sequence[_Bounds]) -> list[_Bounds]:
-        """Return the bounds of a jaxpr's results."""
-        values = (*map(_of, jaxpr.consts), *given)
-        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), values, strict=True))
+    def known(self, value: Any) -> _Bounds:
+        return _of(value)
 
-        def read(atom: Any) -> _Bounds:
-            return _of(atom.val) if hasattr(atom, "val") else known[atom]
+    def join(self, one: _Bounds, other: _Bounds) -> _Bounds:
+        return one.joined(other)
 
-        for equation in jaxpr.eqns:
-            before, self._outer = self._outer, (equation, *self._outer)
-            operands, free = [*map(read, equation.invars)], _free(equation)
-            for place, variable in enumerate(equation.invars):
-                if place not in free:
-                    self.require(variable, operands[place])
-            results = self._results(equation, operands)
-            for variable, made in zip(equation.outvars, results, strict=True):
-                known[variable] = self.settled(variable.aval.dtype, made, operands)
-                if not free:
-                    self.require(variable, known[variable])
-            self._outer = before
-        return [*map(read, jaxpr.outvars)]
+    def branches(self, index: _Bounds, every: Sequence[Any]) -> Sequence[Any]:
+        return [each for i, each in enumerate(every) if index.low <= i <= index.high]
 
-    def settled(self, dtype: Any, made: _Bounds, operands: Sequence[_Bounds]) -> _Bounds:
-        """Return the bounds of a result as its dtype has them."""
-        if dtype == np.bool_ or not np.issubdtype(dtype, np.integer):
-            return _Bounds(*made[:2])
-        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        made = made if made.fits(dtype) else _Bounds(low, high, made.cause)
-        if dtype not in NARROWER:
-            return _Bounds(max(made.low, low), min(made.high, high))
-        if made.fits(NARROWER[dtype]):
-            return _Bounds(*made[:2])
-        first = next((each.cause for each in (made, *operands) if each.cause), None)
-        return made._replace(cause=first or (self._outer, *made[:2]))
+    def after(self, step: int, one: _Bounds, other: _Bounds) -> _Bounds:
+        return _UNKNOWN if step >= STEPS_MAX and one[:2] != other[:2] else other
 
-    def _results(self, equation: Any, operands: Sequence[_Bounds]) -> Sequence[_Bounds]:
-        name, parameters = equation.primitive.name, equation.params
-        if name == "while":
-            first, inside = parameters["cond_nconsts"], parameters["body_nconsts"]
-            tests, rest = operands[:first], operands[first:]
-            test, body = parameters["cond_jaxpr"], parameters["body_jaxpr"]
-            parts = [rest[:inside], rest[inside:], []]
-            return self._loop(body, parts, lambda _, carry: self.run(test, [*tests, *carry])[0])
-        if name == "scan":
-            body, length = parameters["jaxpr"], parameters["length"]
-            sliced = map(operator.ne, map(_rank, equation.invars), map(_rank, body.invars))
-            carried = map(operator.eq, map(_rank, equation.outvars), map(_rank, body.outvars))
-            last = len(operands) - sum(sliced)
-            first = last - sum(carried)
-            parts = [operands[:first], operands[first:last], operands[last:]]
-            return self._loop(body, parts, lambda step, _: _Bounds(*[step < length] * 2))
-        if name == "cond":
-            index, *rest = operands
-            branches = enumerate(parameters["branches"])
-            taken = (each for i, each in branches if index.low <= i <= index.high)
-            return _joined(*(self.run(each, rest) for each in taken))
-        if parameters.get("name") == "remainder" and operands[1][:2] in _POWERS:
-            return [_Bounds(0, operands[1].low)]  # the lowest bits, whatever the sign
-        if name in _NESTING:
-            return self.run(parameters.get("jaxpr") or parameters["call_jaxpr"], operands)
+    def ends(self, test: _Bounds) -> tuple[bool, bool]:
+        return test.low < 1, test.high >= 1
+
+    def results(self, chain: Chain, given: Sequence[_Bounds]) -> Sequence[_Bounds]:
+        equation, free = chain[0], _free(chain[0])
+        for place, variable in enumerate(equation.invars):
+            if place not in free:
+                self.require(variable, given[place])
+        if equation.params.get("name") == "remainder" and given[1][:2] in _POWERS:
+            made: Sequence[_Bounds] = [_Bounds(0, given[1].low)]  # the lowest bits of any sign
+        else:
+            made = super().results(chain, given)
+        settled = [
+            _settled(v, each, given, chain) for v, each in zip(equation.outvars, made, strict=True)
+        ]
+        for variable, each in zip(equation.outvars, settled, strict=True):
+            if not free:
+                self.require(variable, each)
+        return settled
+
+    def transfer(self, chain: Chain, given: Sequence[_Bounds]) -> Sequence[_Bounds]:
+        equation, name = chain[0], chain[0].primitive.name
         if name in ("sort", "optimization_barrier"):
-            return operands
-        return [_result(name, equation, operands)] * len(equation.outvars)
+            return given
+        return [_result(name, equation, given)] * len(equation.outvars)
 
-    def _loop(
-        self,
-        body: Any,
-        parts: Sequence[Sequence[_Bounds]],
-        goes_on: Callable[[int, Sequence[_Bounds]], _Bounds],
-    ) -> list[_Bounds]:
-        """Return the bounds after a loop, followed step by step.
 
-        `parts` are constants, what a step takes of the one before, and of arrays.
-        """
-        constants, carry, taken = parts
-        ended, stacked = list[_Bounds](), list[_Bounds]()
-        for step in count():
-            more = goes_on(step, carry)
-            ended = _joined(ended, carry) if more.low < 1 else ended
-            if more.high < 1:
-                break
-            made = self.run(body, [*constants, *carry, *taken])
-            stacked = _joined(stacked, made[len(carry) :])
-            pairs = [*zip(carry, made, strict=False)]
-            if all(old.low <= new.low <= new.high <= old.high for old, new in pairs):
-                ended = _joined(ended, carry)
-                break
-            is_long = step >= STEPS_MAX
-            carry = [_UNKNOWN if is_long and old[:2] != new[:2] else new for old, new in pairs]
-        return [*ended, *stacked]
+def _settled(
+    variable: Any, made: _Bounds, operands: Sequence[_Bounds] = (), chain: Chain = ()
+) -> _Bounds:
+    """Return the bounds of a result as its dtype has them."""
+    dtype = variable.aval.dtype
+    if dtype == np.bool_ or not np.issubdtype(dtype, np.integer):
+        return _Bounds(*made[:2])
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    made = made if made.fits(dtype) else _Bounds(low, high, made.cause)
+    if dtype not in NARROWER:
+        return _Bounds(max(made.low, low), min(made.high, high))
+    if made.fits(NARROWER[dtype]):
+        return _Bounds(*made[:2])
+    first = next((each.cause for each in (made, *operands) if each.cause), None)
+    return made._replace(cause=first or (chain, *made[:2]))
 
 
 def _of(array: Any) -> _Bounds:
@@ -176,15 +144,6 @@ def _hull(*numbers: float) -> _Bounds:
     return _UNKNOWN if any(map(math.isnan, numbers)) else _Bounds(min(numbers), max(numbers))
 
 
-def _joined(*several: Sequence[_Bounds]) -> list[_Bounds]:
-    """Join bounds of the same place; sequences without any are left out."""
-    places = [*zip(*filter(None, several), strict=True)]
-    causes = [next((each.cause for each in place if each.cause), None) for place in places]
-    hulls = [_hull(*(end for each in place for end in each[:2])) for place in places]
-    return [each._replace(cause=cause) for each, cause in zip(hulls, causes, strict=True)]
-
-
-_NESTING = ("while", "scan", "cond", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 _POWERS = {(2**place, 2**place) for place in range(31)}
 _FIRST, _ALL = slice(1), slice(None)
 _MOVES: Mapping[str, slice] = {
@@ -215,7 +174,7 @@ def _free(equation: Any) -> range:
     ends = (each.aval.dtype for each in (*equation.invars[:1], *equation.outvars[:1]))
     if name == "convert_element_type" and not all(np.issubdtype(end, np.integer) for end in ends):
         return range(0)
-    return places if name in _NESTING else places[_LOWEST.get(name, slice(0))]
+    return places if name in NESTING else places[_LOWEST.get(name, slice(0))]
 
 
 def _times(x: float, y: float) -> float:
@@ -265,11 +224,11 @@ def _result(name: str, equation: Any, operands: Sequence[_Bounds]) -> _Bounds:
         # What jax fills with by itself, an end of the dtype, no index of a file reads.
         info, fill = np.iinfo(dtype if is_integer else int), parameters.get("fill_value")
         filled = [] if fill in (None, info.min, info.max) else [_of(fill)]
-        return _joined(*([each] for each in (*operands[_MOVES[name]], *filled)))[0]
+        return reduce(_Bounds.joined, (*operands[_MOVES[name]], *filled))
     match name:
         case "select_n":
-            cases = ([n] for i, n in enumerate(operands[1:]) if one.low <= i <= one.high)
-            return _joined(*cases)[0]
+            cases = (n for i, n in enumerate(operands[1:]) if one.low <= i <= one.high)
+            return reduce(_Bounds.joined, cases)
         case "eq" | "ne":
             below, above = (_result(each, equation, operands) for each in ("le", "ge"))
             low, high = min(below.low, above.low), min(below.high, above.high)

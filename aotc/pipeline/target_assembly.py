@@ -361,6 +361,7 @@ def target_evidence(
                 model=entry_point.model or UNSET,
                 precision=entry_point.precision or UNSET,
                 allowance=repr(allowances[name]) if name in allowances else UNSET,
+                tried=entry_point.tried or UNSET,
             )
             for name, entry_point in program.entry_points.items()
         },

@@ -201,6 +201,7 @@ def _evidence(evidence: EntryPointEvidence) -> dict[str, Any]:
         model=evidence.model,
         precision=evidence.precision,
         allowance=evidence.allowance,
+        tried=evidence.tried,
     )
 
 

@@ -197,6 +197,8 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
         yield from precision_lines(precision)
     if allowance := entry.get("allowance"):
         yield f"tolerance has {allowance} for numbers rounded to another step"
+    for dimension in entry.get("tried", ()):
+        yield f"split along {dimension} is tried, not proven: operations of a function are hidden"
     yield from map(evaluation_text, entry.get("evaluations", ()))
     yield from trial_lines(entry)
     compiled = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]

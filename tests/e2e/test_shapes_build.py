@@ -1,6 +1,7 @@
 """Policies for other sizes than the profiles': proven at build, or refused with the numbers."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,12 @@ import pytest
 from plain_trials import PlainTrials
 
 from aotc.base.errors import CaptureError, ParityError
+from aotc.bundle.read.bundle_review import review
 from aotc.pipeline.build import Built, build
+from aotc.report.inspect_report import bundle_report
+from aotc.report.report_text import print_bundle
 from aotc_runtime.schema.bundle_manifest import EntryPoint, Pad, Split, TrialRan
+from aotc_runtime.system.bundle_files import open_bundle
 from tests.conftest import manifest_of
 
 TARGETS = Path(__file__).parents[2] / "targets"
@@ -55,6 +60,7 @@ def left_out(x, drop):
 def counted(x, ones):
     return jnp.where(ones[:, None] > 0, x, 0).sum(0)
 
+@unseen
 def rows(x):
     return {"y": jnp.tanh(x), "version": jnp.int32(3)}
 
@@ -490,13 +496,17 @@ def test_refused_caller_mask_names_its_fill(leaking: PlainTrials, name: str, cur
     assert f"`fill = {{ {cure}" in finding.hint
 
 
-def test_independent_rows_are_split_and_what_no_row_carries_is_alike(proven: Built) -> None:
+def test_independent_rows_are_split_and_what_no_row_carries_is_alike(
+    proven: Built, capsys: pytest.CaptureFixture[str]
+) -> None:
     policy = entries_of(proven)["rows"].out_of_profile["rows"]
     assert isinstance(policy, Split)
     fixtures = [trial for trial in policy.proof if trial.inputs == "fixture"]
     assert [trial.sizes["rows"] for trial in fixtures] == [8, 16, 12, 20]
     odd = {"rising", "nan-row", "infinite-row", "equal-rows"}
     assert {trial.inputs for trial in policy.proof} == {"fixture", "low", "high", *odd}
+    print_bundle(bundle_report(review(open_bundle(proven.bundle), None, datetime.now(UTC))))
+    assert capsys.readouterr().out.count("split along rows is tried, not proven") == 1
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,38 @@ ARGUMENTS = {
 }
 
 
-def until_all_done(x: Any, p: Any) -> Any:
-    def body(state: Any) -> Any:
-        tokens, done, k = state
-        new = jnp.where(done, 0, tokens.sum(1) * 3 + k)
-        return tokens.at[:, k].set(new), done | (new > 3), k + 1
+def until_done(
+    done: Any = lambda old, new: old | (new > 3),
+    goes_on: Any = lambda k, done: (k < 8) & ~done.all(),
+    at: Any = lambda k: k,
+    rows: Any = lambda x: jnp.full((B, 8), 2.0),
+    fill: float = 2,
+    counts: tuple[int, int] = (0, 1),
+    result: int = 0,
+) -> Any:
+    """Return a function that appends numbers to each row until all are done."""
+    start, by = counts
 
-    start = x, jnp.zeros(x.shape[0], bool), p
-    return lax.while_loop(lambda s: (s[2] < 8) & ~s[1].all(), body, start)[0]
+    def body(state: Any) -> Any:
+        rows, ended, k = state
+        new = jnp.where(ended, fill, rows.sum(1) * 3 + k)
+        return rows.at[:, at(k)].set(new), done(ended, new), k + by
+
+    def function(x: Any) -> Any:
+        carry = rows(x), x[:, 0] > 9, start
+        return lax.while_loop(lambda s: goes_on(s[2], s[1]), body, carry)[result]
+
+    return function
+
+
+def halving(guard: Any, goes_on: Any = lambda s: (s[0] > 1).any(), result: int = 0) -> Any:
+    """Return a function that halves rows while a number is larger than 1, and counts how often."""
+
+    def body(state: Any) -> Any:
+        x, steps = state
+        return jnp.where(guard(x), x / 2, x), steps + (x > 1).any(1)
+
+    return lambda x: lax.while_loop(goes_on, body, (x, jnp.zeros(B, jnp.int32)))[result]
 
 
 def newton(x: Any) -> Any:
@@ -69,12 +93,20 @@ def traced(function: Callable[..., Any]) -> Any:
 
 
 SPLIT = [
-    *(lambda x: jnp.tanh(x @ W), lambda x: jax.nn.softmax(x, 1), until_all_done),
-    *(lambda x: jax.nn.standardize(x, axis=1), lambda x: jnp.median(x, 1), lambda i: W[i]),
+    *(lambda x: jnp.tanh(x @ W), lambda x: jax.nn.softmax(x, 1), lambda i: W[i % 8]),
+    *(
+        lambda x: jax.nn.standardize(x, axis=1),
+        lambda x: jnp.median(x, 1),
+        lambda x: jnp.stack([x, x]),
+    ),
     *(lambda x, i: x[jnp.arange(B), i], lambda x, i: x.at[jnp.arange(B), i].set(1.0)),
     *(lambda x, i: jnp.take_along_axis(x, i[:, None], 1), lambda x: jnp.argsort(x, 1)),
     lambda x, i: jax.vmap(lambda r, n: lax.dynamic_update_slice(r, r[:2], (n,)))(x, i),
     lambda x: jax.vmap(lambda r: lax.while_loop(lambda c: c.sum() > 1, jnp.sin, r))(x),
+    *(until_done(), until_done(done=lambda old, new: (new == 7) | old), until_done(result=1)),
+    *(until_done(fill=-1, rows=lambda x: jnp.full((B, 8), -1.0)), halving(lambda x: x > 1)),
+    halving(lambda x: (x > 1).any(1)[:, None], lambda s: jnp.any((s[0] > 1).any(1)), 1),
+    until_done(goes_on=lambda k, done: jnp.logical_not(jnp.all(done) | (k >= 8))),
     *(lambda x: lax.map(jnp.sort, x), lambda x: lax.top_k(x, 3), lambda x: jnp.flip(x, 1)),
     lambda x: lax.scan(lambda c, r: (c + r, c), jnp.zeros(B), x.T),
     lambda y, m: jnp.where(m[:1, :, None], y, 0).sum(1) / m.sum(1)[:, None],
@@ -95,6 +127,14 @@ SPLIT = [
     ),
     lambda c, x, p: (c.at[:, p].set(x), lax.dynamic_update_slice(c, x[:, None], (0, p, 0))),
     *(lambda x: jax.grad(lambda x: (x**2).sum())(x), lambda i: jax.nn.one_hot(i, 10)),
+    *(lambda y, i: y[jnp.arange(B), :, i], lambda x: x[jnp.arange(B)] + jnp.ones((B, 8)) * 3),
+    *(
+        lambda x, i: x[jnp.arange(B)[:, None], i[:, None] + jnp.arange(3)],
+        lambda x: x.at[:, 0].set(1),
+    ),
+    *(lambda y: jnp.moveaxis(y, 1, 0), lambda y: y.reshape(B, -1), lambda x: jnp.digitize(x, W[0])),
+    lambda x: jax.vmap(lambda r: jnp.linalg.solve(jnp.eye(8) + r[:, None] * r, r))(x),
+    *(lambda x: jnp.linalg.solve(W, x.T).T, lambda x: jnp.fft.fft(x, axis=1).real),
 ]
 
 COUPLED = [
@@ -121,6 +161,36 @@ COUPLED = [
     lambda x: lax.reduce_window(x, 0.0, lax.max, (3, 1), (1, 1), "SAME"),
     lambda x: lax.fori_loop(0, x.shape[0], lambda _, x: x * 1.01, x),
     lambda c, x, p: lax.dynamic_update_slice(c, x[:1, None], (p, 0, 0)),
+    # Until all rows are done: those that are done change on, or how often it runs is a result.
+    *(until_done(fill=1), until_done(rows=lambda x: x), until_done(at=lambda k: k % 4)),
+    *(until_done(done=lambda old, new: new > 3), until_done(result=2), until_done(counts=(-2, 1))),
+    *(until_done(counts=(7, -1)), until_done(at=lambda k: jnp.minimum(k, 5))),
+    until_done(goes_on=lambda k, done: (k < 8) & ~done.any()),
+    *(halving(lambda x: x > 0), halving(lambda x: x[:1] > 1)),
+    halving(lambda x: x > 1, lambda s: (s[0] > 1).any() & (s[0].max() < 1e6)),
+    # Rows by a number that is not their own, and values that depend on it.
+    *(lambda x: x[jnp.maximum(jnp.arange(B) - 1, 0)], lambda x: x[jnp.arange(B)[::-1]]),
+    *(lambda c, i: c.reshape(B, -1)[i, jnp.arange(B)], lambda x: x[jnp.arange(B), jnp.arange(B)]),
+    *(lambda x, i: x[jnp.where(i > 0, jnp.arange(B), 0)], lambda x: x[jnp.arange(B, dtype="i1")]),
+    *(lambda x: x.reshape(-1)[jnp.arange(B) * 8 + 7], lambda x: W[jnp.arange(B)] + x),
+    lambda x: lax.while_loop(
+        lambda s: s[0] < 5, lambda s: (s[0] + 1, s[1] * (jnp.arange(B) < s[0])[:, None]), (0, x)
+    )[1],
+    # Rows of what has none, and sums over rows that are all alike.
+    *(lambda x: jnp.zeros((64, 8))[:B] + x, lambda x: x + jnp.zeros((B, 8)).at[0].set(1)),
+    *(lambda x: jnp.ones((B, B)) @ x, lambda x: x * (jnp.ones(B) @ jnp.ones(B))),
+    lambda x: x * jnp.ones(B).at[5].get(mode="fill", fill_value=0),
+    *(lambda x: x * jnp.cumsum(jnp.ones(B))[:, None], lambda x: jnp.linalg.qr(x)[0]),
+    lambda x: x + jnp.concatenate([jnp.zeros((1, 8)), jnp.ones((B - 1, 8))]),
+    lambda x: lax.map(lambda row: row * x, x)[:, 0],
+    lambda x: x[jnp.arange(2 * B).reshape(B, 2)].sum(1),
+    # What mixes under names that say nothing about it.
+    *(
+        lambda x: jnp.tile(x, (3, 1)).reshape(-1, 3, 8).sum(1),
+        lambda x: jax.nn.softmax(x - x.max()),
+    ),
+    lambda x: jax.scipy.sparse.linalg.cg(lambda v: 2 * v, x)[0],
+    lambda x: jax.ffi.ffi_call("kernel", jax.ShapeDtypeStruct(x.shape, x.dtype))(x),
 ]
 
 N = jnp.asarray
@@ -134,6 +204,9 @@ PADDED = [
     lambda y: y / jnp.sqrt(S) + jnp.arange(S)[:, None] / S,
     lambda y: jnp.where(N(B) == 12, -y, y),
     lambda y: lax.while_loop(lambda s: s[0] > 0, lambda s: (s[0] - 1, -s[1]), (N(S), y))[1],
+    *(lambda y: y / jnp.ones(S).sum(), lambda y: y * (jnp.arange(S) < 5)[:, None]),
+    lambda y: y + jnp.tril(jnp.ones((S, S))).sum(1)[:, None] / jnp.arange(S).max(),
+    lambda y: jnp.where(jnp.arange(S)[:, None] >= jnp.arange(S), y @ y.mT, 0),
 ]
 
 DECIDING = [
@@ -145,6 +218,13 @@ DECIDING = [
     *(lambda y: lax.cond(N(S) == 12, jnp.sin, jnp.cos, y), lambda y: y * (N(S) % 2 == 0)),
     *(lambda y: random.bernoulli(KEY, 1e-6, y.shape), lambda y: y + random.normal(KEY, (8, S)).T),
     lambda y: random.bits(random.key(0, impl="rbg"), (S,)),
+    *(lambda y: y * (jnp.ones(S).sum() == 12), lambda y: y * (jnp.ones((S, 8)).sum(0) == 12)),
+    *(lambda y: y * (jnp.arange(S)[-1] == 11), lambda y: y * (jnp.arange(S).max() == 11)),
+    *(lambda y: y * (jnp.ones(S) @ jnp.ones(S) == 12), lambda y: y * (jnp.eye(S).sum() == 12)),
+    *(
+        lambda y: y * jnp.clip(jnp.ones(S).sum(), 11, 12),
+        lambda y: y * (jnp.mean(jnp.arange(S)) == 5),
+    ),
 ]
 
 

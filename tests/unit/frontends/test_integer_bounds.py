@@ -30,6 +30,7 @@ PROGRAMS: list[tuple[str, Function, int, int]] = [
     ("", lambda x: jnp.arange(101)[x % 101] + jnp.argsort(x) + jnp.argmax(x), -(2**31), 2**31 - 1),
     ("", lambda x: lax.fori_loop(0, 3, lambda i, h: h * 31 + i, x), 0, 70000),
     ("", lambda x: looped(x, 4, 99), 0, 9),
+    ("", lambda x: lax.scan(lambda h, v: (h + v, h), x[0], x[:0])[0] + x, 0, 9),
     ("", lambda x: lax.cond(x[0] < 0, lambda: x * 1000000, lambda: x), 0, 50000),
     ("", lambda x: (16 + jnp.log(x / 8) * 4).astype(jnp.int64).clip(0, 31), 0, 100),
     ("", lambda x: jnp.arange(101, dtype="i4")[x].astype(x.dtype) * 9999, 0, 100),
