@@ -11,22 +11,23 @@ PRODUCTS_ALONE = {OPTION: f"{_ALONE}DOT,{_ALONE}CONVOLUTION"}
 """Options for YNNPACK to compute products and convolutions, and XLA what comes behind. Its own
 maxima and minima lose NaN, those of ReLU too."""
 
-_PRODUCT = re.compile(r" (?:dot|convolution)\(%\S+, %(param_)?")
-_MOVED = re.compile(r" (?:bitcast|reshape|transpose)\(")
+_CALLED = re.compile(r" calls=%([^\s,]+),.*__ynn_fusion")
+_NAME = re.compile(r"^%(\S+) \(", re.MULTILINE)
+_WRONG = re.compile(r" (?:bitcast|reshape|transpose)\(| (?:dot|convolution)\(%\S+, %(?!param_)")
 
 
 def has_wrong_fusion(hlo_text: str) -> bool:
     """Return whether optimized HLO has a fusion that YNNPACK may compute wrong.
 
-    That is a product whose second factor the fusion makes, or whose result it reshapes, and a
-    reduction: `jnp.full` in `(x @ jnp.full((n, n), 0.1)).sum(0)` gives memory that nobody has
-    written, and 0.1 in `silu((0.1 * (x @ w)).reshape(m, -1, 8)).sum(0)` is left out.
+    That is one that reduces what it reshapes, or a product whose second factor it makes: 0.1 is
+    left out in `silu((0.1 * x).reshape(m, -1, 8)).sum(0)`, and `(x @ jnp.full((n, n), 0.1)).sum(0)`
+    gives memory that nobody has written.
     """
+    called = {*_CALLED.findall(hlo_text)}
     for computation in hlo_text.split("\n}\n"):
-        if "\n%fused_computation" not in f"\n{computation}":
-            continue
-        for product in _PRODUCT.finditer(computation):
-            between, reduction, _ = computation[product.end() :].partition(" reduce(")
-            if reduction and (product[1] is None or _MOVED.search(between)):
+        name = _NAME.search(computation)
+        if name and name[1] in called:
+            before, reduction, _ = computation.partition(" reduce(")
+            if reduction and _WRONG.search(before):
                 return True
     return False

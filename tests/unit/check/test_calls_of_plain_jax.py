@@ -278,8 +278,9 @@ def test_wrong_description_is_noticed_unrun(manifest: Any, where: str, called: P
         lambda x: (x[None] @ jax.lax.broadcasted_iota(jnp.float32, (1, 512, 512), 0)).sum(2),
         lambda x: jax.nn.softmax(x @ jnp.ones((512, 512))).sum(0),
         lambda x: jax.nn.silu((x @ x.T * 0.01).reshape(256, 32, 8)).mean(0),
+        lambda x: jax.nn.silu((x * 0.01).reshape(256, 64, 8)).mean(0),
     ],
-    ids=["relu", "transposed", "centred", "numbered", "softmax", "reshaped"],
+    ids=["relu", "transposed", "centred", "numbered", "softmax", "reshaped", "no-product"],
 )
 def test_reductions_that_ynnpack_computes_wrong_are_right(reduced: Any) -> None:
     x = np.random.default_rng(0).random((256, 512), np.float32)
