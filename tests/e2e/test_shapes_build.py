@@ -505,7 +505,7 @@ def test_independent_rows_are_split_and_what_no_row_carries_is_alike(
     assert [trial.sizes["rows"] for trial in fixtures] == [8, 16, 12, 20]
     odd = {"rising", "nan-row", "infinite-row", "equal-rows"}
     assert {trial.inputs for trial in policy.proof} == {"fixture", "low", "high", *odd}
-    print_bundle(bundle_report(review(open_bundle(proven.bundle), None, datetime.now(UTC))))
+    print_bundle(bundle_report(review(open_bundle(proven.bundle.path), None, datetime.now(UTC))))
     assert capsys.readouterr().out.count("split along rows is tried, not proven") == 1
 
 
