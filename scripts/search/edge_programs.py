@@ -1107,6 +1107,55 @@ _all("chain", _CHAINS, _FAR)
 _add("chain.image", lambda x: (x / 255 - 0.485) / 0.229, np.arange(256, dtype=np.float32))
 
 
+# Integers that float32 does not hold
+
+_MOST, _FINE = np.int32(2**31 - 1), np.int32(2**24 + 1)
+_ENDS = ints(0, 1, -1, _FINE, _FINE - 1, -_FINE, _MOST, _MOST - 1, -_MOST, ~_MOST, 65535, 65536)
+_LEFT, _RIGHT = (each.ravel() for each in np.meshgrid(_ENDS, _ENDS))
+_BLOCK = _random(4).permutation(_LEFT).reshape(4, 3, 12)
+_EXACT = [*_named(jnp, "sum prod max min").values()]
+
+
+def _reduced(*axes: Any) -> Function:
+    return lambda x: [function(x, axis) for function in _EXACT for axis in axes]
+
+
+def _chosen(*operands: Array) -> Array:
+    """Choose by several conditions, which an engine may join with the choice."""
+    x, y = operands
+    return jnp.where((x > y) | (y == 0), x, y * 3)
+
+
+_COMBINED: dict[str, Function] = {
+    "clamped": lambda x, y: (lax.clamp(y, x, y[::-1]), jnp.clip(x, -_FINE, 7)),
+    "padded": lambda x, y: [lax.pad(x, each, [(1, 2, 1)]) for each in (_MOST, y[4], _FINE)],
+    "scattered": lambda x, y: (x.at[::2].max(y[1::2]), x.at[::2].min(y[4])),
+    "chosen": _chosen,
+    "chosen_in_loops": lambda x, y: lax.fori_loop(0, 3, lambda _, z: _chosen(z, y), x),
+    "chosen_in_branches": lambda x, y: lax.cond(y[3] > 0, _chosen, jnp.maximum, x, y),
+}
+_all("fine", _COMBINED, _LEFT, _RIGHT)
+_OF_BLOCK: dict[str, Function] = {
+    "reduced": _reduced(0, 2, (0, 2), (), None),
+    "places": lambda x: (x.argmax(2), x.argmin(1), (x > 5).sum((0, 1))),
+    "sums": lambda x: [lax.cumsum(x, 2), lax.cumsum(x, 1, reverse=True), lax.cumprod(x, 2)],
+    "extremes": lambda x: [lax.cummax(x, 2), lax.cummin(x, 2), lax.cummin(x, 0, reverse=True)],
+    "windows": lambda x: lax.reduce_window(x, _MOST, lax.min, (1, 2, 3), (1, 1, 2), "SAME"),
+}
+_all("fine", _OF_BLOCK, _BLOCK)
+_add("fine.one_to_reduce", _reduced(0), _ENDS[None])
+_none_to_reduce: Function = lambda x: (x.sum(0), x.max(0, initial=_FINE), x.sum(1))  # noqa: E731
+_add("fine.none_to_reduce", _none_to_reduce, none(0, 3, dtype=np.int32))
+_add("fine.no_results", _reduced(0), none(3, 0, dtype=np.int32))
+
+
+def _counted(x: Array, i: Array) -> Array:
+    return lax.fori_loop(0, 2, lambda _, y: y.at[i, i + 1].add(1.0, mode="drop"), x)
+
+
+_add("fine.scattered_far", _counted, none(4200, 4200), ints(4198, 4196, 9000))
+
+
 # Numbers that are known when a program is compiled
 
 

@@ -173,6 +173,9 @@ OPENVINO = Edges(
     reduce.argmax.1.float32 reduce.sum.1.float32 scatter.add.repeated.drop.float32
     scatter.set.outside.drop.float32 shape.chosen.uint8 shape.moved.int32 slice.index.int32
     slice.update_index.int32 unary.neg.int32 unary.sqrt.float32 window.max.same.float32
+    binary.max.int32 convert.float32.int32 fine.clamped fine.padded fine.scattered fine.chosen
+    fine.chosen_in_loops fine.chosen_in_branches fine.reduced fine.places fine.sums fine.extremes
+    fine.windows fine.one_to_reduce fine.none_to_reduce fine.no_results fine.scattered_far
     """,
     """
     chain.image conv.infinite_kernel chain.less_negative_times chain.less_over

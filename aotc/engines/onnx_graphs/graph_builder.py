@@ -326,8 +326,9 @@ class Graph:
         ]
         if 0 in tensor.shape:
             return self.full(value, shape)
-        is_float = value.element == "i32" and not self.names.kernels.operators
-        if is_float and (value.number is None or np.float32(value.number) != value.number):
+        # OpenVINO converts the number to float32.
+        converts = value.element == "i32" and not self.names.kernels.operators
+        if converts and (value.number is None or np.float32(value.number) != value.number):
             inner = self.pad(self.each("Sub", tensor, value), low, high, self.like(0, value))
             return self.each("Add", inner, value)
         element = INSTEAD["Pad"].get(tensor.element, tensor.element)

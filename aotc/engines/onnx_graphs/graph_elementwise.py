@@ -22,7 +22,7 @@ def is_signed(element: str) -> bool:
 
 
 def computes_as_floats(graph: Graph, element: str) -> bool:
-    """Return whether the engine has numbers of float32 in operators beside sums and products."""
+    """Return whether the engine computes these integers in float32, but sums and products."""
     return element == "i32" and not graph.names.kernels.operators
 
 

@@ -286,8 +286,7 @@ def _running(
 def accumulate(graph: Graph, name: str, value: Tensor, axis: int, *, forward: bool) -> Tensor:
     """Return each number combined with all before it, or behind it: in steps that double."""
     wide = {"i32": "i32", "i64": "i64", "f32": "f32", "f64": "f64", "f16": "f32", "bf16": "f32"}
-    is_exact = not computes_as_floats(graph, value.element)
-    if name == "stablehlo.add" and value.element in wide and is_exact:
+    if name == "stablehlo.add" and value.element in wide:
         made = _running_sum(graph, graph.cast(value, wide[value.element]), axis, not forward, False)
         return graph.cast(made, value.element)
     size, distance = value.shape[axis], 1
