@@ -43,16 +43,18 @@ class Only:
 
     def __init__(self, tests: Sequence[str], seconds: Mapping[str, float], failed: int) -> None:
         self.order = {name: number for number, name in enumerate(tests)}
+        self.functions = {_function_of(name): number for number, name in enumerate(tests)}
         self.seconds, self.failed = seconds, failed
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Those of the list, and all of a function in it."""
+        """Those of the list, and rows of its functions that nobody has recorded."""
         places = [(self._place(item.nodeid), item) for item in items]
         chosen = [(place, item) for place, item in places if place >= 0]
         items[:] = [item for _, item in sorted(chosen, key=lambda each: each[0])]
 
     def _place(self, test: str) -> int:
-        return self.order.get(test, self.order.get(_function_of(test), -1))
+        is_new = test not in self.seconds
+        return self.order.get(test, self.functions.get(_function_of(test), -1) if is_new else -1)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """End this process, or one that it starts, once a test has computed for too long."""
