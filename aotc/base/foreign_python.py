@@ -95,8 +95,7 @@ def installed_versions(python: Path, packages: Sequence[str]) -> dict[str, str]:
         found = "a directory" if python.is_dir() else str(error.strerror)
     except (IndexError, ValueError):  # MsgspecError is a ValueError
         found = "output that is not of Python"
-    hint = _inside(python) if python.is_dir() else None
-    raise refusal("AOTC-E559", str(python), found, cause="interpreter-does-not-run", hint=hint)
+    raise refusal("AOTC-E559", str(python), found, cause="interpreter-does-not-run")
 
 
 def run_script(python: Path, script: Script, folder: Path, model: str, size: int) -> None:
@@ -147,14 +146,9 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
             found = f"more than {limits.seconds} s"
             hint = f"set {SECONDS_VARIABLE} if it needs longer"
         if python.is_dir():
-            found, hint = "a directory", _inside(python)
+            found, hint = "a directory", f"pass `--python {python / 'bin' / 'python'}`"
         where, cause = f"{python} {model}", "framework-process-failed"
         raise refusal("AOTC-E843", where, found, cause=cause, expected=script.expected, hint=hint)
-
-
-def _inside(folder: Path) -> str:
-    """Return the hint for the folder of an environment in place of its interpreter."""
-    return f"pass `--python {folder / 'bin' / 'python'}`"
 
 
 def open_result(path: Path) -> BufferedReader:

@@ -31,7 +31,7 @@ from aotc.commands.compat.host_matches import read_hosts
 from aotc.commands.dask.executor_backend import _executable
 from aotc.commands.dask.executor_messages import _digest, decode_answer
 from aotc.commands.profiles.traffic_log import describe_bad, read_traffic
-from aotc.commands.remote_cache.bounded_calls import HEAD_BYTES_MAX
+from aotc.commands.remote_cache.bounded_reads import HEAD_BYTES_MAX
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
 from aotc.commands.report_page import bundle_section
 from aotc.commands.report_page.page_parts import Mark, Page, Section

@@ -1,17 +1,10 @@
 """`aotc cache`: the build cache."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import click
 
 from aotc.cli.cache_options import cache_option, require_store, size_option
 from aotc.cli.command_output import HELP_OPTION, Output, command
 from aotc_runtime.base.rendering import say
-
-if TYPE_CHECKING:
-    from aotc.pipeline.cache.cache_store import Contents, LocalStore
 
 
 @click.group()
@@ -62,15 +55,11 @@ def clear(out: Output, place: str | None) -> None:
     \b
     aotc cache clear
     """
-    store = require_store(place, None)
-    _removed(out, store, store.clear())
-
-
-def _removed(out: Output, store: LocalStore, removed: Contents) -> None:
     from aotc.pipeline.cache.cache_folder import require_removed
     from aotc.report.report_text import size
 
-    left = store.contents()
+    store = require_store(place, None)
+    removed, left = store.clear(), store.contents()
     require_removed(store)
     document = {
         "folder": str(store.folder),

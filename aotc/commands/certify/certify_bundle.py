@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,21 +98,22 @@ def certify(
     read = open_attributed(open_streamed(path), policy, time.time())
     root, contents = read.root_digest, read.contents
     targets = certifiable(contents.manifests, target, contents.absent)
+    jobs = [_job(path, policy, root, package, manifest) for package, manifest in targets]
     processes = Processes()
     trials: list[Trial] = []
     missing: list[Finding] = []
     with scratch_folder() as folder:
         for python in dict.fromkeys(pythons):
             try:
-                versions = versions_there(python, [package for package, _ in targets])
+                versions = versions_there(python, [job.package for job in jobs])
             except ResourceError as error:
                 missing += error.findings
                 continue
-            jobs = [_job(path, policy, root, each) for name, each in targets if name in versions]
-            total, before = sum(job.fixtures for job in jobs), 0
-            for job in jobs:
+            able = [job for job in jobs if job.package in versions]
+            total, before = sum(job.fixtures for job in able), 0
+            for job in able:
                 release = Release(job.package, versions[job.package])
-                ran = partial(_on_fixture, on_fixture, str(release), before, total)
+                ran = _counting(on_fixture, str(release), before, total)
                 ran(0)
                 trials.append(run(python, folder, release, job, seconds, ran, processes))
                 before += job.fixtures
@@ -213,14 +213,13 @@ def versions_there(python: Path, packages: Sequence[str]) -> Mapping[str, str]:
     )
 
 
-def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -> Job:
-    ((package, accepted),) = accepted_versions(manifest).items()
+def _job(path: Path, policy: TrustPolicy, root: str, package: str, manifest: BundleManifest) -> Job:
     return Job(
         bundle=str(path.resolve()),
         policy=policy,
         target=manifest.target.name,
         package=package,
-        accepted=accepted[-1],
+        accepted=accepted_versions(manifest)[package][-1],
         root_digest=root,
         fixtures=sum(len(e.profiles) for e in manifest.entry_points.values()),
         platforms=wanted_facts({manifest.target.name: manifest}, None).platforms,
@@ -228,8 +227,10 @@ def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -
     )
 
 
-def _on_fixture(on_fixture: OnFixture, release: str, before: int, total: int, count: int) -> None:
-    on_fixture(release, before + count, total)
+def _counting(
+    on_fixture: OnFixture, release: str, before: int, total: int
+) -> Callable[[int], None]:
+    return lambda count: on_fixture(release, before + count, total)
 
 
 def _is_older(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from aotc.bundle.sign.attestation import is_signed_by, seal
 from aotc.bundle.sign.signer import Signer
-from aotc.commands.remote_cache.bounded_calls import HEAD_BYTES_MAX
+from aotc.commands.remote_cache.bounded_reads import HEAD_BYTES_MAX
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError

@@ -2,43 +2,48 @@
 
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from aotc.commands.remote_cache.bounded_calls import Limit, OutageError, Pace, read_entry
-from aotc_serve.http_client import Body, HttpClient, basic_auth
-
-SENT_CHUNK_BYTES = 16 * 2**10
-"""Small enough to see progress on a slow line within `SECONDS`."""
-
-CONNECT_SECONDS = 2.0
-"""For each address of a host: if the first is dead, there is time for the next one."""
-
-STALL_SECONDS = 60.0
-"""Until a request ends that nobody waits for any more; `Bounded` has given it up long before."""
+from aotc.commands.remote_cache.bounded_reads import (
+    CONNECT_SECONDS,
+    SECONDS,
+    SENT_BYTES_PER_SECOND,
+    SENT_BYTES_UNSEEN,
+    Limit,
+    OutageError,
+    read_entry,
+)
+from aotc_serve.http_client import NO_PROGRESS, Body, HttpClient, basic_auth
 
 
 class HttpBlobs:
     """Blobs below a URL; its `user:password@` becomes Basic authentication."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, seconds: float = SECONDS) -> None:
         parts = urlsplit(url)
         self._parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])
         self._headers: dict[str, str] = {}
         if parts.username is not None:
             secret = basic_auth(unquote(parts.username), unquote(parts.password or ""))
             self._headers["Authorization"] = secret
-        self._http = HttpClient(stall_seconds=STALL_SECONDS, connect_seconds=CONNECT_SECONDS)
+        self._http = HttpClient(stall_seconds=seconds, connect_seconds=CONNECT_SECONDS)
 
-    def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
+    def read(self, name: str, limit: Limit) -> bytes | None:
         """Return the bytes under a name, up to the limit; None if there are none."""
-        with self._http.request("GET", self._url(name), self._headers, None, pace) as response:
+        with self._http.request("GET", self._url(name), self._headers) as response:
             return read_entry(response, limit)
 
-    def write(self, name: str, data: bytes, pace: Pace) -> None:
+    def write(self, name: str, data: bytes) -> None:
         """Put bytes under a name, replacing what was there."""
         headers = {"Content-Type": "application/octet-stream", **self._headers}
-        body = Body(data, SENT_CHUNK_BYTES)
-        with self._http.request("PUT", self._url(name), headers, body, pace) as response:
+        unseen = min(len(data), SENT_BYTES_UNSEEN) / SENT_BYTES_PER_SECOND
+        seconds = self._http.stall_seconds + unseen
+        url, body = self._url(name), Body(data)
+        with self._http.request("PUT", url, headers, body, NO_PROGRESS, seconds) as response:
             if not 200 <= response.status < 300:
                 raise OutageError(response.status_line)
+
+    def close(self) -> None:
+        """End what runs, and begin nothing."""
+        self._http.close()
 
     def _url(self, name: str) -> str:
         return urlunsplit(self._parts._replace(path=f"{self._parts.path.rstrip('/')}/{name}"))

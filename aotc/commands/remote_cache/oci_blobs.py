@@ -8,11 +8,20 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
-from aotc.commands.remote_cache.bounded_calls import Limit, OutageError, Pace, read_entry
+from aotc.commands.remote_cache.bounded_reads import (
+    CONNECT_SECONDS,
+    SECONDS,
+    SENT_BYTES_PER_SECOND,
+    SENT_BYTES_UNSEEN,
+    Limit,
+    OutageError,
+    read_entry,
+)
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats.oci_layout import EMPTY_BLOB, EMPTY_TYPE, MANIFEST_TYPE
+from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import Credentials, credentials_for
 from aotc_serve.oci.oci_references import Reference
 from aotc_serve.oci.registry_blobs import push_blob
@@ -46,29 +55,32 @@ class OciBlobs:
     `user:password@` is for the registry or its token server, instead of `docker login`'s.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, seconds: float = SECONDS) -> None:
         parts = urlsplit(url)
         place = Reference(parts.netloc.rpartition("@")[2], parts.path.strip("/"))
-        self._repository = Repository(place, None, lambda: _credentials(parts, place), ONCE)
+        seconds += SENT_BYTES_UNSEEN / SENT_BYTES_PER_SECOND  # of reads too: one client does both
+        http = HttpClient(stall_seconds=seconds, connect_seconds=CONNECT_SECONDS)
+        self._repository = Repository(place, http, lambda: _credentials(parts, place), ONCE)
+        self._repository.commit_seconds = seconds
 
-    def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
+    def read(self, name: str, limit: Limit) -> bytes | None:
         """Return the bytes under a name, up to the limit; None if there are none.
 
         A tag of something else counts as empty.
         """
         try:
-            manifest = self._repository.manifest(name, MANIFEST_BYTES_MAX, pace)
+            manifest = self._repository.manifest(name, MANIFEST_BYTES_MAX)
             if manifest is None:
                 return None
             digest = layer_of(manifest.data)
             if not digest:
                 return b""
-            with self._repository.ask("GET", f"blobs/{digest}", PULL, pace) as response:
+            with self._repository.ask("GET", f"blobs/{digest}", PULL) as response:
                 return read_entry(response, limit)
         except AotcError as error:
             raise _outage(error) from error
 
-    def write(self, name: str, data: bytes, pace: Pace) -> None:
+    def write(self, name: str, data: bytes) -> None:
         """Put bytes under a name, replacing what was there."""
         manifest = {
             "schemaVersion": 2,
@@ -80,10 +92,14 @@ class OciBlobs:
         body = json.dumps(manifest, separators=(",", ":")).encode()
         try:
             for blob in (EMPTY_BLOB, data):
-                push_blob(self._repository, sha256(blob), memoryview(blob), (), pace)
-            self._repository.put_manifest(name, body, MANIFEST_TYPE, pace)
+                push_blob(self._repository, sha256(blob), memoryview(blob))
+            self._repository.put_manifest(name, body, MANIFEST_TYPE)
         except AotcError as error:
             raise _outage(error) from error
+
+    def close(self) -> None:
+        """End what runs, and begin nothing."""
+        self._repository.close()
 
 
 def _credentials(parts: SplitResult, place: Reference) -> Credentials:

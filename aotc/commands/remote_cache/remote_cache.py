@@ -5,49 +5,53 @@ not relied
 on: when nobody answers, or after a few failures in a row, it is given up for the rest of the build.
 """
 
+import ssl
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from aotc.commands.remote_cache import bounded_calls
+from aotc.commands.remote_cache.bounded_reads import HEAD_BYTES_MAX, Limit, OutageError
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
 from aotc.pipeline.cache.cache_store import LocalStore
+from aotc_runtime.base import first_line
 
 FAILURES_MAX = 2
 """Failures in a row of a place that answers, after which it is given up."""
+
+TEXT_MAX = 300
+"""Characters of an error's message."""
+
+NOBODY = (ConnectionError, TimeoutError, ssl.SSLError)
+"""What it means that there is no connection, or no more: to ask again would only take longer."""
 
 
 class Blobs(Protocol):
     """Remote bytes by name; called from several threads at once, and may raise any exception."""
 
-    def read(self, name: str, limit: bounded_calls.Limit, pace: bounded_calls.Pace) -> bytes | None:
+    def read(self, name: str, limit: Limit) -> bytes | None:
         """Return the bytes under a name, up to the limit; None if there are none."""
 
-    def write(self, name: str, data: bytes, pace: bounded_calls.Pace) -> None:
+    def write(self, name: str, data: bytes) -> None:
         """Put bytes under a name, replacing what was there."""
+
+    def close(self) -> None:
+        """End what runs, from any thread, and begin nothing."""
 
 
 class RemoteStore:
     """Signed cache entries in blobs; `place` is for messages, without secrets.
 
-    Entries larger than `limit` bytes are neither read nor written. `seconds` is as for `Bounded`.
+    Entries larger than `limit` bytes are neither read nor written.
     """
 
-    def __init__(
-        self,
-        blobs: Blobs,
-        place: str,
-        seals: Seals,
-        limit: int,
-        seconds: float = bounded_calls.SECONDS,
-    ) -> None:
+    def __init__(self, blobs: Blobs, place: str, seals: Seals, limit: int) -> None:
         self._blobs, self._place, self._seals, self._limit = blobs, place, seals, limit
-        self._bounded = bounded_calls.Bounded(seconds)
         self._lock = threading.Lock()
         self._refused: Counter[Refusal] = Counter()
-        self._failures, self._outage, self._given_up = 0, "", False
+        self._failures, self._outage, self._given_up, self._ended = 0, "", False, ""
 
     def get(self, key: str) -> bytes | None:
         """Return the data under a cache key if a trusted key has signed them; None otherwise."""
@@ -55,12 +59,12 @@ class RemoteStore:
         def limit(head: bytes) -> int:
             # Whoever runs the storage is not trusted to say how much there is to read.
             signed = self._seals.size(key, head)
-            if signed > self._limit + bounded_calls.HEAD_BYTES_MAX:
-                raise bounded_calls.OutageError(f"an entry of more than {self._limit} bytes")
+            if signed > self._limit + HEAD_BYTES_MAX:
+                raise OutageError(f"an entry of more than {self._limit} bytes")
             return signed
 
-        with suppress(bounded_calls.OutageError):
-            entry = self._call(lambda pace: self._blobs.read(_name(key), limit, pace))
+        with suppress(OutageError):
+            entry = self._call(lambda: self._blobs.read(_name(key), limit))
             if entry is not None:
                 data = self._seals.open(key, entry)
                 if not isinstance(data, Refusal):
@@ -74,8 +78,8 @@ class RemoteStore:
         if self._seals.sealer is None or len(data) > self._limit:
             return
         entry = self._seals.seal(key, bytes(data))
-        with suppress(bounded_calls.OutageError):
-            self._call(lambda pace: self._blobs.write(_name(key), entry, pace))
+        with suppress(OutageError):
+            self._call(lambda: self._blobs.write(_name(key), entry))
 
     def notes(self) -> tuple[str, ...]:
         """Return notes for the user on unused entries, and on why the cache was not usable."""
@@ -93,29 +97,37 @@ class RemoteStore:
         return tuple(found)
 
     def stop(self) -> None:
-        """End what is being read and written."""
-        self._bounded.stop()
+        """End what is being read and written, and begin nothing."""
+        with self._lock:
+            self._ended = self._ended or "the build was stopped"
+        self._blobs.close()
 
-    def _call[T](self, operation: Callable[[bounded_calls.Pace], T]) -> T:
+    def _call[T](self, operation: Callable[[], T]) -> T:
+        """Return the result of an operation. Raises OutageError, whatever it raises."""
+        began = time.monotonic()
         try:
-            result = self._bounded.call(operation)
-        except bounded_calls.OutageError as error:
-            self._on_failure(error)
-            raise
+            if self._ended:
+                raise OutageError(self._ended)
+            result = operation()
+        except Exception as error:
+            took = f"{type(error).__name__} after {time.monotonic() - began:.1f} s: "
+            told = ("" if isinstance(error, OutageError) else took) + first_line(error)[:TEXT_MAX]
+            self._on_failure(told, is_final=isinstance(error, NOBODY))
+            raise OutageError(told) from error
         with self._lock:
             self._failures = 0
         return result
 
-    def _on_failure(self, error: bounded_calls.OutageError) -> None:
+    def _on_failure(self, told: str, *, is_final: bool) -> None:
         with self._lock:
-            if self._bounded.stopped:
-                self._outage = self._outage or str(error)
+            if self._ended:
+                self._outage = self._outage or self._ended
                 return
-            self._failures, self._outage = self._failures + 1, str(error)
-            if self._failures == FAILURES_MAX or isinstance(error, bounded_calls.UnreachableError):
-                self._given_up = True
-                # What else waits for it would wait in vain.
-                self._bounded.stop(self._outage)
+            self._failures, self._outage = self._failures + 1, told
+            if not is_final and self._failures < FAILURES_MAX:
+                return
+            self._given_up, self._ended = True, told
+        self._blobs.close()  # what else waits for it would wait in vain
 
 
 class SharedStore(LocalStore):

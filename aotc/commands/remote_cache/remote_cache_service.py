@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from aotc.base.errors import refusal
 from aotc.bundle.sign.signer import Signer
+from aotc.commands.remote_cache.bounded_reads import SECONDS
 from aotc.commands.remote_cache.cache_seal import Seals
 from aotc.commands.remote_cache.file_blobs import FileBlobs
 from aotc.commands.remote_cache.http_blobs import HttpBlobs
@@ -45,8 +46,8 @@ def redact(url: str) -> str:
     return _SECRETS.sub("", url)
 
 
-def blobs_at(url: str) -> Blobs:
-    """Return the remote place at a URL. Raises UsageError (AOTC-E062)."""
+def blobs_at(url: str, seconds: float = SECONDS) -> Blobs:
+    """Return the place at a URL; `seconds` is as the constant. Raises UsageError (AOTC-E062)."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -56,11 +57,11 @@ def blobs_at(url: str) -> Blobs:
         case "http" | "https" | "oci" if not parts.hostname:
             raise _invalid(url, "no host")
         case "http" | "https":
-            return HttpBlobs(url)
+            return HttpBlobs(url, seconds)
         case "oci" if not _REPOSITORY.match(parts.path):
             raise _invalid(url, "no repository")
         case "oci":
-            return OciBlobs(url)
+            return OciBlobs(url, seconds)
         case "file" if parts.netloc or not parts.path:
             raise _invalid(url, "no absolute path")
         case "file":

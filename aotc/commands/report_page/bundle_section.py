@@ -71,18 +71,13 @@ def identity(review: Review) -> Iterator[Part]:
         yield Folded(f"Model card: {path}{_cut(len(lines))}", tuple(lines[:ROWS_MAX]))
 
 
-def _whole(review: Review) -> str:
-    if review.unread:
-        return "Digests of everything but its weights were checked."
-    return "Its digests were checked: it is whole."
-
-
 def signers(review: Review, policy: dict[str, Any] | None) -> Iterator[Part]:
     """policy: as `aotc.report.trust_report.policy_document` has it; None if nobody was asked."""
     if policy is None:
+        but = "all digests but those of its weights were" if review.unread else "its digests were"
         yield Text(
-            "No signature was verified, and everything on this page is the bundle's own claim. "
-            f"{_whole(review)} Pass --trust POLICY to verify its signers.",
+            "No signature was verified, and everything on this page is the bundle's own claim; "
+            f"{but} checked. Pass --trust POLICY to verify its signers.",
             "bad",
         )
     else:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from aotc.base.errors import shorten
 from aotc.base.evidence import AppliedPrecision, ModelOrigin
 from aotc.base.source_locations import EntryPointLines
 from aotc.bundle.read.bundle_review import Review
@@ -17,7 +18,6 @@ from aotc.commands.report_page.page_parts import (
     Text,
     alike,
     comma_list,
-    several,
     short,
     table,
 )
@@ -187,7 +187,7 @@ def _parameters(entry_point: EntryPoint) -> Iterator[tuple[str, str, str, str]]:
         arrays = [*leaves(parameter.tree)]
         by = "by the loader" if parameter.name in by_loader else parameter.kind.value
         paths = [entry_point.inputs[i].path for i in arrays if 0 <= i < len(entry_point.inputs)]
-        yield parameter.name, by, several(paths) or "-", "yes" if parameter.donated else "no"
+        yield parameter.name, by, shorten(paths, 4) or "-", "yes" if parameter.donated else "no"
     for name, weights in entry_point.bound.items():
         yield name, "bound at load", f"weights {weights}", "no"
     for name, value in entry_point.static.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aotc.report.report_text import count, size
+from aotc.report.report_text import size
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,3 @@ def alike[K, V](items: Iterable[tuple[K, V]]) -> list[tuple[list[K], V]]:
         else:
             found.append(([key], value))
     return found
-
-
-def several(labels: Sequence[str]) -> str:
-    """f[n=1], f[n=2] and 6 more."""
-    shown = ", ".join(labels[:4])
-    return shown if len(labels) <= 4 else f"{shown} and {count(len(labels) - 4, 'other')}"

@@ -115,7 +115,7 @@ class Repository:
         credentials: Callable[[], Credentials] | None = None,
         tries: RetryLimits = PATIENT,
     ) -> None:
-        self.place, self.tries = place, tries
+        self.place, self.tries, self.commit_seconds = place, tries, COMMIT_SECONDS
         self.where = f"{place.host}/{place.repository}"
         self.http = http or HttpClient()
         given = credentials or (lambda: credentials_for(place.host))
@@ -293,7 +293,7 @@ class Repository:
         if body is not None:
             headers["Content-Type"] = kind or "application/octet-stream"
         headers |= extra or {}
-        seconds = max(COMMIT_SECONDS, self.http.stall_seconds) if commits else None
+        seconds = max(self.commit_seconds, self.http.stall_seconds) if commits else None
         for left in reversed(range(LOGINS_MAX + 1)):
             said = self._login.header(purpose)
             response = self.http.request(method, url, {**headers, **said}, body, progress, seconds)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.commands.remote_cache.bounded_calls import OutageError, Pace
+from aotc.commands.remote_cache.bounded_reads import OutageError
 from aotc.commands.remote_cache.oci_blobs import OciBlobs
 from aotc.commands.remote_cache.remote_cache_service import blobs_at
 from tests.registries.docker_registry import docker_registry, running
@@ -32,15 +32,15 @@ def blobs_of(server: OciServer, secret: str = "") -> OciBlobs:
 
 
 def works(blobs: OciBlobs) -> None:
-    assert blobs.read(NAME, 10**6, Pace()) is None
-    blobs.write(NAME, DATA, Pace())
-    assert blobs.read(NAME, 10**6, Pace()) == DATA
-    blobs.write(NAME, b"newer", Pace())
-    blobs.write(OTHER, b"newer", Pace())
-    assert blobs.read(NAME, 10**6, Pace()) == b"newer" == blobs.read(OTHER, 10**6, Pace())
-    blobs.write(NAME, DATA, Pace())
+    assert blobs.read(NAME, 10**6) is None
+    blobs.write(NAME, DATA)
+    assert blobs.read(NAME, 10**6) == DATA
+    blobs.write(NAME, b"newer")
+    blobs.write(OTHER, b"newer")
+    assert blobs.read(NAME, 10**6) == b"newer" == blobs.read(OTHER, 10**6)
+    blobs.write(NAME, DATA)
     with pytest.raises(OutageError, match="more than 1000 bytes"):
-        blobs.read(NAME, 1000, Pace())
+        blobs.read(NAME, 1000)
 
 
 @pytest.mark.parametrize("password", ["", "me:secret"])
@@ -57,9 +57,9 @@ def test_a_registry_that_does_not_know_us_is_an_outage(server: OciServer) -> Non
     server.password = "me:secret"
     blobs = blobs_of(server, "me:wrong@")
     with pytest.raises(OutageError, match="401"):
-        blobs.read(NAME, 1000, Pace())
+        blobs.read(NAME, 1000)
     with pytest.raises(OutageError, match="401"):
-        blobs.write(NAME, DATA, Pace())
+        blobs.write(NAME, DATA)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_registry_that_does_not_know_us_is_an_outage(server: OciServer) -> Non
 )
 def test_a_tag_that_is_no_entry_is_an_empty_one(manifest: bytes, server: OciServer) -> None:
     server.manifests[REPO, NAME] = (manifest, "application/vnd.oci.image.manifest.v1+json")
-    assert blobs_of(server).read(NAME, 1000, Pace()) == b""
+    assert blobs_of(server).read(NAME, 1000) == b""
 
 
 @pytest.mark.parametrize("step", ["POST /uploads/", "PUT /uploads/", "PUT /manifests/"])
@@ -89,15 +89,15 @@ def test_a_push_that_fails_at_any_step_is_an_outage(step: str, server: OciServer
 
     server.faults.append(full)
     with pytest.raises(OutageError, match="HTTP 507"):
-        blobs_of(server).write(NAME, DATA, Pace())
+        blobs_of(server).write(NAME, DATA)
 
 
 def test_a_layer_that_was_collected_is_no_entry(server: OciServer) -> None:
     blobs = blobs_of(server)
-    blobs.write(NAME, DATA, Pace())
+    blobs.write(NAME, DATA)
     manifest = json.loads(server.manifests[REPO, NAME][0])
     del server.blobs[REPO, manifest["layers"][0]["digest"]]
-    assert blobs.read(NAME, 10**6, Pace()) is None
+    assert blobs.read(NAME, 10**6) is None
 
 
 @pytest.mark.parametrize("url", ["oci://host", "oci:///x", "oci://host/Upper", "oci://host/a b"])

@@ -12,16 +12,7 @@ import pytest
 
 from aotc.base.errors import UsageError
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.commands.remote_cache.bounded_calls import (
-    HEAD_BYTES_MAX,
-    PACE_BYTES,
-    Bounded,
-    Limit,
-    OutageError,
-    Pace,
-    UnreachableError,
-    read_all,
-)
+from aotc.commands.remote_cache.bounded_reads import HEAD_BYTES_MAX, Limit, OutageError, read_all
 from aotc.commands.remote_cache.cache_seal import Seals
 from aotc.commands.remote_cache.http_blobs import HttpBlobs
 from aotc.commands.remote_cache.remote_cache import RemoteStore, SharedStore
@@ -53,7 +44,7 @@ def server(serve: Callable[[str, Path, str], str], storage: Path) -> Server:
 
 
 def remote(url: str, *, limit: int = 10_000, seconds: float = 20.0) -> RemoteStore:
-    return RemoteStore(blobs_at(url), redact(url), Seals(OURS, TRUSTED), limit, seconds)
+    return RemoteStore(blobs_at(url, seconds), redact(url), Seals(OURS, TRUSTED), limit)
 
 
 @pytest.mark.parametrize("kind", ["http", "file"])
@@ -93,13 +84,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     read, write = HttpBlobs.read, HttpBlobs.write
 
-    def noted_read(blobs: HttpBlobs, name: str, limit: Limit, pace: Pace) -> bytes | None:
+    def noted_read(blobs: HttpBlobs, name: str, limit: Limit) -> bytes | None:
         names.append(name)
-        return read(blobs, name, limit, pace)
+        return read(blobs, name, limit)
 
-    def noted_write(blobs: HttpBlobs, name: str, data: bytes, pace: Pace) -> None:
+    def noted_write(blobs: HttpBlobs, name: str, data: bytes) -> None:
         names.append(name)
-        write(blobs, name, data, pace)
+        write(blobs, name, data)
 
     monkeypatch.setattr(HttpBlobs, "read", noted_read)
     monkeypatch.setattr(HttpBlobs, "write", noted_write)
@@ -157,16 +148,22 @@ def test_when_a_server_is_given_up_nobody_waits_for_it_any_more() -> None:
     class Uneven:
         """Elsewhere: one entry never comes, and for another one there is no connection."""
 
-        def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
+        def __init__(self) -> None:
+            self.closed = threading.Event()
+
+        def read(self, name: str, limit: Limit) -> bytes | None:
             if KEY.endswith(name):
                 waiting.set()
-                threading.Event().wait()
+                self.closed.wait()
             raise ConnectionResetError
 
-        def write(self, name: str, data: bytes, pace: Pace) -> None:
+        def write(self, name: str, data: bytes) -> None:
             raise ConnectionResetError
 
-    store = RemoteStore(Uneven(), "place", Seals(OURS, TRUSTED), 10_000, 3600.0)
+        def close(self) -> None:
+            self.closed.set()
+
+    store = RemoteStore(Uneven(), "place", Seals(OURS, TRUSTED), 10_000)
     thread = threading.Thread(target=store.get, args=(KEY,), daemon=True)
     thread.start()
     waiting.wait()
@@ -293,76 +290,40 @@ def test_an_entry_may_be_as_large_as_the_limit() -> None:
     error_of(OutageError, read_all, BytesIO(b"123456").read, 5)
 
 
-def forever(pace: Pace) -> None:
-    threading.Event().wait()
+class Failing:
+    """Elsewhere: whatever is asked for ends in this error."""
 
+    def __init__(self, error: Exception) -> None:
+        self.error, self.asked = error, 0
 
-def test_what_gets_on_may_take_longer_than_silence_may() -> None:
-    def slow(pace: Pace) -> int:
-        for _ in range(8):
-            time.sleep(0.2)
-            pace.on_received(PACE_BYTES)
-        return 1
+    def read(self, name: str, limit: Limit) -> bytes | None:
+        self.asked += 1
+        raise self.error
 
-    assert Bounded(1.0).call(slow) == 1
+    def write(self, name: str, data: bytes) -> None:
+        self.read(name, 0)
 
-
-def test_answers_that_begin_are_progress_and_small_as_they_may_be() -> None:
-    def several(pace: Pace) -> int:
-        for _ in range(8):
-            time.sleep(0.2)
-            pace.on_response()
-            pace.on_received(1)
-        return 1
-
-    assert Bounded(1.0).call(several) == 1
-
-
-def test_a_trickle_is_no_progress() -> None:
-    def trickle(pace: Pace) -> None:
-        pace.on_response()
-        for _ in range(100):
-            time.sleep(0.1)
-            pace.on_received(1)
-
-    with pytest.raises(UnreachableError, match=r"\d+ bytes within 1\.\d s, \d+ in all"):
-        Bounded(1.0).call(trickle)
-
-
-def test_what_was_sent_has_time_to_leave_this_host() -> None:
-    def write(pace: Pace) -> int:
-        pace.on_sent(2**19)
-        time.sleep(1.0)
-        return 1
-
-    assert Bounded(0.3).call(write) == 1
-
-    def hangs(pace: Pace) -> None:
-        pace.on_sent(1000)
-        forever(pace)
-
-    with pytest.raises(UnreachableError, match="no answer to 1000 bytes"):
-        Bounded(0.3).call(hangs)
+    def close(self) -> None:
+        """Nothing runs."""
 
 
 @pytest.mark.parametrize(
-    ("error", "unreachable"),
-    [(ConnectionResetError("x"), True), (TimeoutError("x"), True), (PermissionError("x"), False)],
+    ("error", "times"),
+    [(ConnectionResetError("x"), 1), (TimeoutError("x"), 1), (PermissionError("x"), 2)],
 )
-def test_unreachable_is_said_only_without_connection(error: OSError, unreachable: bool) -> None:
-    def fails(pace: Pace) -> None:
-        raise error
+def test_only_without_connection_one_failure_is_enough(error: OSError, times: int) -> None:
+    failing = Failing(error)
+    store = RemoteStore(failing, "place", Seals(OURS, TRUSTED), 10_000)
+    for _ in range(3):
+        assert store.get(KEY) is None
+    assert failing.asked == times
+    (note,) = store.notes()
+    assert "given up" in note and f"{type(error).__name__} after 0." in note and ": x" in note
 
-    with pytest.raises(OutageError, match=f"{type(error).__name__} after 0.\\d s: x") as caught:
-        Bounded().call(fails)
-    assert isinstance(caught.value, UnreachableError) == unreachable
 
-
-def test_what_runs_ends_for_the_first_reason_that_somebody_gave() -> None:
-    bounded = Bounded(3600.0)
-    threading.Timer(0.2, bounded.stop, ["first"]).start()
-    with pytest.raises(OutageError, match="first"):
-        bounded.call(forever)
-    bounded.stop("second")
-    with pytest.raises(OutageError, match="first"):
-        bounded.call(lambda pace: None)
+def test_the_first_reason_to_end_is_told() -> None:
+    store = RemoteStore(Failing(ConnectionResetError()), "place", Seals(OURS, TRUSTED), 10_000)
+    store.stop()
+    assert store.get(KEY) is None
+    (note,) = store.notes()
+    assert note.endswith("could not be used: the build was stopped")
