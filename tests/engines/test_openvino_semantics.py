@@ -5,6 +5,7 @@ set of inputs after the other and with the first again.
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import jax
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 from jax import lax
 
+from aotc.compile.precision.quantized_module import restoring
+from aotc.compile.precision.quantized_numbers import Scheme
 from aotc.compile.worker_results import Result
 from aotc.engines.onnx_graphs.graph_job import Job
 from aotc_runtime.base.errors import BackendError
@@ -158,17 +161,23 @@ def test_the_loader_refuses_weights_that_calls_write_over() -> None:
     assert "write over" in finding.found
 
 
-def test_weights_of_int8_stay_packed() -> None:
+@pytest.mark.parametrize("bits", [8, 4])
+def test_weights_of_few_bits_stay_packed(bits: int) -> None:
     from aotc_runtime.engines.openvino import openvino_compilation
     from aotc_runtime.engines.openvino.openvino_engine import package
     from aotc_runtime.engines.openvino.openvino_reader import read
 
     random = np.random.default_rng(0)
-    weight = random.integers(-127, 127, (64, 64)).astype(np.int8)
     scale = random.random((1, 64)).astype(np.float32)
+    if bits == 8:
+        weight = random.integers(-127, 127, (64, 64)).astype(np.int8)
+        floats = lambda w, s: w.astype(jnp.float32) * s  # noqa: E731
+    else:
+        weight = random.integers(0, 256, (64, 32)).astype(np.uint8)
+        floats = restoring(Scheme("int4", (0,), 64), (64, 64), np.dtype(np.float32))
 
     def scaled(w: Array, s: Array, x: Array) -> Array:
-        return x @ (w.astype(jnp.float32) * s)
+        return x @ floats(w, s)
 
     result = require_same(scaled, numbers(8, 64), (weight, scale))
     library = package()._pyopenvino
@@ -179,7 +188,7 @@ def test_weights_of_int8_stay_packed() -> None:
     types = {
         str(node.get_rt_info()["outputPrecisions"].astype(str))
         for node in compiled_model.get_runtime_model().get_ordered_ops()
-        if node.get_output_size() and tuple(node.get_output_shape(0)) == weight.shape
+        if node.get_output_size() and prod(node.get_output_shape(0)) == 64 * 64
     }
     assert types and not types & {"f32", "FP32"}
 

@@ -127,14 +127,17 @@ def _compute_constants(library: Any, core: Any, model: Any) -> None:
         sources = [value.get_node().get_name() for value in node.input_values()]
         if kind == "Constant":
             known.add(name)
-        elif sources and kind != "Result" and known.issuperset(sources):
+            continue
+        if sources and kind != "Result" and known.issuperset(sources):
             known.add(name)
-            if kind not in _UNPACKED or not computed.isdisjoint(sources):
+            # A computed number of 8 bits is a weight that a product unpacks, as one of the bundle.
+            is_packed = kind == "Convert" and node.get_input_element_type(0) == library.Type.u8
+            if kind not in _UNPACKED or not (is_packed or computed.isdisjoint(sources)):
                 computed.add(name)
-        else:
-            for value, source in zip(node.input_values(), sources, strict=True):
-                if source in computed:
-                    taken[source, value.get_index()] = value
+                continue
+        for value, source in zip(node.input_values(), sources, strict=True):
+            if source in computed:
+                taken[source, value.get_index()] = value
     if not taken:
         return
     # Values hold nodes whose outputs `Model` asks for.
