@@ -1,9 +1,10 @@
 """Texts of mixed lengths: one executable for all lengths beside profiles and ONNX Runtime.
 
-`python -m benchmarks.ranges [ROUNDS]`, in an environment with onnxruntime: builds the encoder of
-the examples with `profiles = "range"`, with six profiles and with one, exports the first, and calls
-bundles and a session of ONNX Runtime on the exported model in turns in one process, each with one
-thread.
+`python -m benchmarks.ranges [ROUNDS]`, in an environment with onnxruntime, starlette, uvicorn and
+uvloop: builds the encoder of the examples with `profiles = "range"`, with six profiles and with
+one, exports the first, and calls bundles and a session of ONNX Runtime on the exported model in
+turns in one process, each with one thread; then the range and the session over REST, as
+`benchmarks.serve_peers` does.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copytree
+from shutil import copy, copytree
 from typing import Any
 
 import numpy as np
 
 from benchmarks.measure import ROOT, machine
 
-TEXTS, ROUNDS = 100, 40
+TEXTS, ROUNDS, REST_ROUNDS = 100, 40, 15
 PROGRAM = """
 import jax.numpy as jnp
 from encoder.model import init, encode as masked
@@ -88,6 +89,38 @@ def session(bundle: Path, policy: Path, folder: Path) -> Callable[[Any], Any]:
     return lambda tokens: made.run(None, {given.name: tokens})
 
 
+def over_http(folder: Path, texts: list[Any], rounds: int) -> None:
+    """Ask our server and starlette with ONNX Runtime in turns, four clients each."""
+    import msgspec
+
+    import aotc_runtime
+    from benchmarks.serve import serving
+    from benchmarks.serve_peers.__main__ import CLIENTS, SECONDS, other
+    from benchmarks.serve_peers.measured import Measured, over_rest
+    from benchmarks.serve_peers.models import FOLDER, ported
+
+    bundle, policy = folder / "range.aotb", folder / "range-trust.toml"
+    with aotc_runtime.load(bundle, trust=policy) as loaded:
+        model = ported(loaded, "encode")
+    (FOLDER / "encoder").mkdir(parents=True, exist_ok=True)
+    (FOLDER / "encoder" / "model.json").write_bytes(msgspec.json.encode(model))
+    copy(folder / "model" / "model.onnx", FOLDER / "encoder")
+    command = (sys.executable, "-m", "benchmarks.serve_peers.peer", "starlette", "onnxruntime")
+    with serving(bundle, policy) as server, other(*command, "encoder") as (peer,):
+        ours, theirs = (
+            Measured(name, "REST", over_rest(each.port, model, [[text] for text in texts]), each)
+            for name, each in (("range", server), ("starlette, ONNX Runtime", peer))
+        )
+        for turn in range(-1, rounds):
+            for each in (ours, theirs):
+                each.check(theirs.way.first())
+                each.round(SECONDS, CLIENTS)
+                if turn < 0:
+                    each.forget()
+        for each in (ours, theirs):
+            print(each.row(theirs.rate))
+
+
 def main() -> None:
     import onnxruntime  # noqa: F401 - no part of the first load
 
@@ -120,6 +153,7 @@ def main() -> None:
                     call(tokens)
                 if turn >= 0:
                     times[name].append((time.perf_counter() - started) / TEXTS * 1e6)
+        over_http(folder, texts, REST_ROUNDS)
     for name, each in times.items():
         ratio = statistics.median(a / b for a, b in zip(each, times["range"], strict=True))
         print(f"{name}: {statistics.median(each):.1f} us a call, {ratio:.2f} of the range")

@@ -88,19 +88,28 @@ def _by_trial(
     """Derive axes from their sizes at every profile and at corners of a box in the ranges.
 
     A corner where the function cannot be evaluated, or gives another structure, is left out; axes
-    that cannot be determined without it become "?".
+    of results that cannot be determined without it become "?". Inputs need no evaluation, and may
+    have sizes that are not accepted: with one size, an axis would look like a constant.
     """
     names = tuple(dimensions)
     at_points = {tuple(p.sizes[name] for name in names): p.shapes for p in profiles}
+    given = {point: shapes.inputs for point, shapes in at_points.items()}
+    made = {point: shapes.outputs for point, shapes in at_points.items()}
     box = {
         name: _ends(sorted({p.sizes[name] for p in profiles}), known)
         for name, known in dimensions.items()
     }
-    for corner in corners(box):
-        if corner in at_points:
-            continue
+    wide = {
+        name: ends if ends[0] < ends[1] else (ends[0], ends[0] + dimensions[name].multiple_of)
+        for name, ends in box.items()
+    }
+    inside = set(corners(box))
+    for corner in corners(wide):
         try:
             call = call_at(dict(zip(names, corner, strict=True)))
+            given[corner] = shapes_of(call, ()).inputs
+            if corner in made or corner not in inside:
+                continue
             outputs = jax.eval_shape(call, *(leaf.data for leaf in call.leaves))
             is_alike = trace_refusals.signature(outputs, "") == trace_refusals.signature(
                 profiles[0].outputs, ""
@@ -108,19 +117,20 @@ def _by_trial(
         except Exception:  # noqa: BLE001 - sizes between profiles need not work in the user's code
             continue
         if is_alike:
-            at_points[corner] = shapes_of(call, outputs)
+            made[corner] = shapes_of(call, outputs).outputs
 
-    def axes_of(kind: int, leaf: int, rank: int) -> Axes:
-        return tuple(
-            expression(names, box, {p: s[kind][leaf][axis] for p, s in at_points.items()})
-            for axis in range(rank)
-        )
+    def axes_of(
+        box: Mapping[str, tuple[int, int]], shapes: Mapping[Point, Sequence[Any]]
+    ) -> list[Axes]:
+        return [
+            tuple(
+                expression(names, box, {point: each[leaf][axis] for point, each in shapes.items()})
+                for axis in range(len(shape))
+            )
+            for leaf, shape in enumerate(next(iter(shapes.values())))
+        ]
 
-    def all_axes(kind: int) -> list[Axes]:
-        first = profiles[0].shapes[kind]
-        return [axes_of(kind, leaf, len(shape)) for leaf, shape in enumerate(first)]
-
-    return LeafAxes(all_axes(0), all_axes(1))
+    return LeafAxes(axes_of(wide, given), axes_of(box, made))
 
 
 def _ends(sizes: Sequence[int], known: DimensionSpec) -> tuple[int, int]:

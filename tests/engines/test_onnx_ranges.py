@@ -15,6 +15,9 @@ from aotc.cli.command_group import cli
 from aotc.commands.profiles.size_space import space_of_bundle
 from aotc.report.sizes_report import shapes_lines, shapes_report
 from aotc_runtime import LoadedBundle, ShapeError
+from aotc_runtime.serving.answered_calls import answer
+from aotc_runtime.serving.call_metrics import Path as Served
+from aotc_runtime.serving.routing import fallback_calls
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import Once
@@ -120,6 +123,37 @@ def test_every_size_of_the_range_is_served_exactly(ranged: Path) -> None:
         (seq, 2) for seq in range(1, 18)
     }
     assert report["paths"]["pad"] == report["paths"]["split"] == {}
+
+
+def test_a_size_of_the_range_is_checked_and_counted_as_one_of_a_profile(
+    ranged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fallback_calls, "SHAPES_MAX", 2 * 10 + 1)
+    with loaded(ranged) as bundle:
+        encode = bundle["encode"]
+        profiles = set(encode._table)
+        for seq in (3, 3, 5):
+            rows = np.random.default_rng(seq).standard_normal((1, seq, 4)).astype(np.float32)
+            wanted = encode(rows=rows)["all"]
+            for given in (rows, np.asfortranarray(rows), rows[..., ::-1][..., ::-1]):
+                found = answer(encode, (given,), {})
+                assert (found.path, found.executable) == (Served.RANGE, "encode[batch=1]")
+                np.testing.assert_array_equal(found.result["all"], wanted)
+                assert not found.result["all"].flags.writeable
+            assert error_of(ShapeError, encode, rows.astype(np.float64)).code == "AOTC-E606"
+        # One size had room beside the profiles, and the other is served as well.
+        assert set(encode._table) - profiles == {((1, 3, 4),)}
+        report = encode.report()
+        assert (
+            report["paths"]["range"]["encode[batch=1]"]["calls"]
+            == report["calls"]["encode[batch=1]"]
+        )
+        assert report["calls"]["encode[batch=1]"] == 12
+        assert [(each["sizes"]["seq"], each["count"]) for each in report["shapes"]] == [
+            (3, 8),
+            (5, 4),
+        ]
+    assert error_of(ShapeError, encode, rows[:, :3]).code == "AOTC-E633"
 
 
 def test_one_executable_is_compared_at_both_ends_and_at_eight_sizes_between(ranged: Path) -> None:

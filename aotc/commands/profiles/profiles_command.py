@@ -55,7 +55,7 @@ def suggest(
 
     Covers every call within the manifest's ranges, then minimizes the expected cost of a call, and
     compares the result with the current profiles. A call costs the product of its sizes. The log
-    may be compressed with gzip.
+    may be compressed with gzip. --write replaces no `profiles = "range"`.
 
     \b
     aotc profiles suggest manifests/digits.toml --traffic shapes.jsonl --max 8
@@ -66,6 +66,7 @@ def suggest(
         suggestion_document,
         suggestion_lines,
     )
+    from aotc.commands.profiles.suggested_profiles import require_no_range
     from aotc.commands.profiles.suggested_profiles import suggest as find
     from aotc.config.toml_edit import with_value
     from aotc_runtime.formats.toml_source import render_path
@@ -73,6 +74,7 @@ def suggest(
     found = find(manifest, log, most=most, entry_point=entry, target=target)
     document = suggestion_document(found)
     if write:
+        require_no_range(found)
         keys = (*profiles_table(found), "profiles")
         if text := with_value(manifest, keys, [dict(sizes) for sizes in found.profiles]):
             write_atomically(manifest, [text])

@@ -86,6 +86,15 @@ def suggest(
     )
 
 
+def require_no_range(found: Suggestion) -> None:
+    """Raise BuildManifestError (AOTC-E807) where profiles would replace a range."""
+    manifest, name = found.manifest, found.space.entry_point
+    if ranged := manifest.entry_points[name].ranged(manifest.dimensions):
+        where = manifest.where("dimensions", ranged[0], "profiles")
+        hint = "keep the range, or list the suggested sizes in its place"
+        raise refusal("AOTC-E807", where, '"range" and --write', hint=hint)
+
+
 def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | None) -> str:
     """Return the entry point of `--entry`, or the only one with dimensions (`sized`).
 

@@ -110,8 +110,11 @@ def load_executables(
         for name, spec in manifest.entry_points.items():
             for record in spec.profiles:
                 if manifest.platform_of(record) == platform:
-                    key = executable_key(name, record.sizes)
-                    shapes = _open(spec, spec.outputs, record.output_shapes)
+                    key, shapes = executable_key(name, record.sizes), record.output_shapes
+                    if spec.out_of_profile:
+                        from aotc_runtime.schema.fallback_policies import open_shapes
+
+                        shapes = open_shapes(spec, spec.outputs, shapes)
                     outputs = _avals(device, spec.outputs, shapes, mesh)
                     stored[key] = Stored(blobs[record.executable.digest], outputs, key.label)
         calls = manifest.requires.custom_call_targets
@@ -198,8 +201,7 @@ def _profile(
     where = key.label
     direct = None
     if mesh is None:
-        taken = _avals(device, spec.inputs, _open(spec, spec.inputs, record.input_shapes), mesh)
-        direct = direct_call(device, executable, spec, arguments, taken, outputs)
+        direct = direct_call(device, executable, spec, arguments, inputs, outputs)
     else:
         from aotc_runtime.engines.device_features import check_tiles
 
@@ -211,17 +213,6 @@ def _profile(
     return ResidentProfile(
         device, where, executable, arguments, inputs, outputs, direct, key, record
     )
-
-
-def _open(
-    spec: EntryPoint, tensors: Sequence[TensorSpec], shapes: tuple[tuple[int, ...], ...]
-) -> tuple[tuple[int, ...], ...]:
-    """Return shapes that an executable takes or gives, with -1 for each size of a range."""
-    if not spec.out_of_profile:
-        return shapes
-    from aotc_runtime.schema.fallback_policies import open_shapes
-
-    return open_shapes(spec, tensors, shapes)
 
 
 def bound_arguments(arguments: Sequence[Argument], weights: Weights) -> tuple[Buffer | int, ...]:

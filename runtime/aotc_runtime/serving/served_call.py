@@ -69,8 +69,7 @@ class Served:
     """An executable as calls use it, with its counter.
 
     `masks` are masks and lengths, which the loader passes, by leaf, for a call of exactly its
-    sizes. `call` takes numpy arrays, and `show` makes the result of what it returns. `is_range`:
-    the executable is that of a range, at one of its sizes.
+    sizes. `call` takes numpy arrays, and `show` makes the result of what it returns.
     """
 
     def __init__(
@@ -78,10 +77,8 @@ class Served:
         executable: ResidentExecutable,
         result: Tree,
         masks: Sequence[tuple[int, DeviceArray]] = (),
-        *,
-        is_range: bool = False,
     ) -> None:
-        self.executable, self.is_range = executable, is_range
+        self.executable = executable
         self.label = executable.label
         self.device = executable.device
         self.outputs = executable.outputs

@@ -47,6 +47,12 @@ def f(x):
     assert f.specialized == {}
 
 
+def test_inputs_have_their_dimensions_at_one_size(capture: Capture) -> None:
+    one = TWO.replace("[1, 64], profiles = [2, 8]", "[2, 2], profiles = [2]")
+    f = capture("def f(x):\n    return x if x.shape[0] == 2 else x[:0]\n", one).f
+    assert [spec.shape for spec in (*f.inputs, *f.outputs)] == [("batch", "seq", 4), (2, "seq", 4)]
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

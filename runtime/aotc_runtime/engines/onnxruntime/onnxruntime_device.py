@@ -42,9 +42,6 @@ _SILENT = 4
 
 _BITS = {"bfloat16": np.dtype(np.uint16), "int4": np.dtype(np.uint8), "uint4": np.dtype(np.uint8)}
 
-_VIEWED = (*_BITS, "int64", "uint64")
-"""Results that come as another type; of 64-bit integers, as another object for the same type."""
-
 
 class OnnxError(Exception):
     """A run that failed, with ONNX Runtime's message."""
@@ -133,7 +130,7 @@ class OnnxDevice(ProcessorDevice):
         numbers = range(len(results))
         keys = [graph_names.input_name(len(weights) + number) for number in range(len(inputs))]
         is_single = len(keys) == 1
-        viewed = [(n, each.dtype) for n, each in enumerate(outputs) if each.dtype.name in _VIEWED]
+        viewed = [(n, each.dtype) for n, each in enumerate(outputs) if each.dtype.name in _BITS]
         bits = any(each.dtype.name in _BITS for each in inputs)
         shown: Callable[[Array], Array] = (lambda leaf: pack(_as_stored(leaf))) if bits else pack
 
@@ -261,7 +258,7 @@ class OnnxDevice(ProcessorDevice):
 
     def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
         """Return a function that shows buffers of an aval as arrays."""
-        dtype = aval.dtype if aval.dtype.name in _VIEWED else None
+        dtype = aval.dtype if aval.dtype.name in _BITS else None
 
         def shown(buffer: Buffer) -> Array:
             array: Array = buffer.numpy()

@@ -5,8 +5,9 @@ import threading
 from msgspec import UNSET
 
 from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.schema.bundle_manifest import CompileHere, OutOfProfilePolicy, Pad, TensorSpec
-from aotc_runtime.schema.fallback_policies import policies_of, without_compiling
+from aotc_runtime.schema.fallback_policies import open_shapes, policies_of, without_compiling
 from aotc_runtime.schema.manifest_labels import label, passed_leaves
 from aotc_runtime.serving import resident_bundle
 from aotc_runtime.serving.call_metrics import (
@@ -159,18 +160,22 @@ class FallbackCalls:
         )
 
     def _in_range(self, profile: resident_bundle.ResidentExecutable, sizes: Sizes) -> ExactCall:
-        """Return the call of an executable for every size of a dimension."""
+        """Return the call of an executable for every size of a dimension.
+
+        It runs in memory of no size: such memory would have to be made for each.
+        """
+        spec, avals = self._spec, call_sizes.avals_at(self._spec, sizes)
+        shapes = open_shapes(spec, spec.inputs, tuple(aval.shape for aval in avals[0]))
+        opened = [Aval(shape, aval.dtype) for shape, aval in zip(shapes, avals[0], strict=True)]
+        arguments = profile.arguments
+        direct = resident_bundle.direct_call(
+            profile.device, profile.executable, spec, arguments, opened, avals[1]
+        )
         where = label(self._name, {n: size for n, size in sizes.items() if n not in self._ranged})
         own = resident_bundle.ResidentExecutable(
-            profile.device,
-            where,
-            profile.executable,
-            profile.arguments,
-            *call_sizes.avals_at(self._spec, sizes),
-            profile.direct,
+            profile.device, where, profile.executable, arguments, *avals, direct
         )
-        served = Served(own, self._spec.result, is_range=True)
-        return ExactCall(self._execution, served, Path.RANGE, where)
+        return ExactCall(self._execution, Served(own, spec.result), Path.RANGE, where)
 
     def _refusal(self, shapes: Shapes, sizes: Sizes) -> AotcError:
         refused = call_sizes.no_profile(self._name, self._spec, self._tensors, shapes, sizes)

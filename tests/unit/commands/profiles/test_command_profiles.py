@@ -66,6 +66,8 @@ out_of_profile = { batch = "pad" }
 fixtures = { seed = 0 }
 """)
 
+PADDED = 'out_of_profile = { batch = "pad" }\n'
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -167,13 +169,20 @@ def test_a_dimension_that_two_entry_points_share_needs_a_name(aotc: Run, folder:
         (["--traffic", "batches.jsonl", "--entry", "other"], 2, "AOTC-E042"),
         (["--traffic", "batches.jsonl", "--target", "arm"], 3, "AOTC-E811"),
         (["--traffic", "large.jsonl"], 2, "AOTC-E041"),
+        (["--traffic", "batches.jsonl", "--write"], 3, "AOTC-E807"),
     ],
 )
 def test_what_cannot_be_suggested_is_refused(
     refused: Run, folder: Path, arguments: list[str], exit_code: int, code: str
 ) -> None:
     (folder / "large.jsonl").write_text('{"batch": 1000}\n')
+    text = DOUBLE
+    if "--write" in arguments:
+        text = DOUBLE.replace("[1, 64]  # one and all", '"range"').replace(PADDED, "")
+        text = text.replace("schema = 1\n", 'schema = 1\nengines = ["onnxruntime"]\n')
+    (folder / "double.toml").write_text(text)
     refused(["profiles", "suggest", "double.toml", *arguments], exit_code, code)
+    assert (folder / "double.toml").read_text() == text
 
 
 def test_the_text_fits_a_terminal_and_shows_profiles(aotc: Run, folder: Path) -> None:
