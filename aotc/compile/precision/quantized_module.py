@@ -46,8 +46,9 @@ def take_quantized(
             uses = [(use.owner, use.operand_number) for use in weight.uses]
             shape = (*shape_of(weight),)
             function = restoring(scheme, shape, dtype_of(weight))
-            weight.set_type(_stored_type(shape, scheme))
-            scale_type = _tensor_type(scheme.scale_shape(shape), ir.F32Type.get())
+            integer = ir.Type.parse("ui8" if scheme.is_packed else "i8")
+            weight.set_type(ir.RankedTensorType.get(scheme.stored_shape(shape), integer))
+            scale_type = ir.RankedTensorType.get(scheme.scale_shape(shape), ir.F32Type.get())
             scale = block.add_argument(scale_type, ir.Location.unknown())
             (restored,) = put(first, function, weight, scale)
             for owner, place in uses:
@@ -68,16 +69,6 @@ def take_quantized(
             known += [ir.DictAttr.get({})] * (len(block.arguments) - len(known))
             main.attributes["arg_attrs"] = ir.ArrayAttr.get(known)
     return len(products)
-
-
-def _stored_type(shape: Sequence[int], scheme: Scheme) -> Any:
-    if scheme.is_packed:
-        return _tensor_type(scheme.packed_shape(shape), ir.IntegerType.get_unsigned(8))
-    return _tensor_type(shape, ir.IntegerType.get_signless(8))
-
-
-def _tensor_type(shape: Sequence[int], element: Any) -> Any:
-    return ir.RankedTensorType.get([*shape], element)
 
 
 @lru_cache(maxsize=256)

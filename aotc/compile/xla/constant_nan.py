@@ -40,20 +40,12 @@ _NAN: Constants = frozenset({math.nan})
 _NONE: Constants = frozenset()
 
 
-def guard(module: Any) -> int:
-    """Rewrite f(x) to `where(x != x, x, f(where(x != x, 1, x)))` for each `exp` and its relatives.
-
-    The result is the number of operations rewritten.
-    """
-    found = [
-        operation
-        for operation in operations_named(module, {*_GUARDED, _COMPOSITE})
-        if operation.name in _GUARDED or operation.attributes["name"].value in _COMPOSITES
-        if str(ir.ShapedType(operation.operands[0].type).element_type) in _TYPES
-    ]
-    for operation in found:
-        _guard(operation)
-    return len(found)
+def guard(module: Any) -> None:
+    """Rewrite f(x), for `exp` and its relatives, to `where(x != x, x, f(where(x != x, 1, x)))`."""
+    for operation in operations_named(module, {*_GUARDED, _COMPOSITE}):
+        is_guarded = operation.name in _GUARDED or operation.attributes["name"].value in _COMPOSITES
+        if is_guarded and str(ir.ShapedType(operation.operands[0].type).element_type) in _TYPES:
+            _guard(operation)
 
 
 def _guard(operation: Any) -> None:
