@@ -42,10 +42,14 @@ _NONE: Constants = frozenset()
 
 def guard(module: Any) -> None:
     """Rewrite f(x), for `exp` and its relatives, to `where(x != x, x, f(where(x != x, 1, x)))`."""
-    for operation in operations_named(module, {*_GUARDED, _COMPOSITE}):
-        is_guarded = operation.name in _GUARDED or operation.attributes["name"].value in _COMPOSITES
-        if is_guarded and str(ir.ShapedType(operation.operands[0].type).element_type) in _TYPES:
-            _guard(operation)
+    found = [
+        operation
+        for operation in operations_named(module, {*_GUARDED, _COMPOSITE})
+        if operation.name in _GUARDED or operation.attributes["name"].value in _COMPOSITES
+        if str(ir.ShapedType(operation.operands[0].type).element_type) in _TYPES
+    ]
+    for operation in found:
+        _guard(operation)
 
 
 def _guard(operation: Any) -> None:
