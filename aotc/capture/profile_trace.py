@@ -161,12 +161,11 @@ def trace_profile(
     donated = [
         (jax_trees.join(leaf.owner, leaf.path), leaf.aval) for leaf in call.leaves if leaf.donated
     ]
+    accelerators = sorted({*platforms.targets} - {HOST})
     raise_if(
         [
             *trace_refusals.findings(traced.jaxpr, where, root),
-            *dict.fromkeys(
-                trace_refusals.check_empty(traced.jaxpr, platforms.targets, where, root)
-            ),
+            *dict.fromkeys(trace_refusals.check_empty(traced.jaxpr, accelerators, where, root)),
             *trace_refusals.check_inputs(traced.jaxpr, len(call.leaves), where),
             *trace_refusals.check_donation(donated, (leaf for _, leaf in leaves), where),
             *(

@@ -302,7 +302,10 @@ class _Sizes(Flow):
             return False
         if state.values is None:
             return bool(variable.aval.dtype == np.bool_) and not self._has(variable)
-        return _is_decision(state.values)
+        # Numbers that differ at some sizes only; the smallest size is always tried.
+        rows = np.asarray(state.values)[1:].reshape(len(state.values) - 1, -1)
+        counts = np.unique(rows, axis=0, return_counts=True)[1]
+        return len(counts) > 1 and bool(rows.dtype == np.bool_ or 2 * counts.max() > len(rows))
 
     def _computed(self, equation: Any, given: Sequence[State]) -> Sequence[State] | None:
         name, params = equation.primitive.name, equation.params
@@ -328,13 +331,6 @@ class _Sizes(Flow):
         made = jax.vmap(call, tuple(axes))(*values) if 0 in axes else call(*values)
         results = list(made) if equation.primitive.multiple_results else [made]
         return [*map(_AtSizes, results)] if 0 in axes else results
-
-
-def _is_decision(values: Any) -> bool:
-    """Return whether numbers differ at some sizes only; the smallest size is always tried."""
-    rows = np.asarray(values)[1:].reshape(len(values) - 1, -1)
-    counts = np.unique(rows, axis=0, return_counts=True)[1]
-    return len(counts) > 1 and bool(rows.dtype == np.bool_ or 2 * counts.max() > len(rows))
 
 
 def split_coupling(closed: Any, dimension: str, alike: Sequence[bool]) -> Coupling | None:
