@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 
 from aotc.compile.mlir.jax_functions import dtype_of, put, shape_of
 from aotc.compile.mlir.mlir_context import state_type
-from aotc.compile.precision.activations import multiply_integers
+from aotc.compile.precision.activations import integer_product
 from aotc.compile.precision.quantized_numbers import MIDDLE, Scheme
 from aotc.compile.precision.weight_products import matrix_products
 
@@ -55,9 +55,13 @@ def take_quantized(
                 owner.operands[place] = restored
             scales[number] = scale
         for each in products:
-            number = each.parameter
-            weight, scale = block.arguments[number], scales[number]
-            multiply_integers(each, weight, scale, schemes[number], units[number])
+            number, numbers = each.parameter, each.dimension_numbers
+            summed, unit = schemes[number].contracted, units[number]
+            function = integer_product(each.place, numbers, each.axes, summed, unit)
+            factors = each.activation, block.arguments[number], scales[number]
+            (product,) = put(each.operation, function, *factors)
+            each.operation.results[0].replace_all_uses_with(product)
+            each.operation.erase()
         for operation in reversed([*block.operations]) if products else ():
             if operation.operation.name in RESTORING and not any(
                 True for result in operation.results for _ in result.uses
