@@ -13,7 +13,7 @@ from pydantic import ConfigDict, create_model
 
 from aotc.base.errors import BuildManifestError, raise_if, refusal
 from aotc.compile.compiler_registry import kind_of, platforms
-from aotc.compile.cpu.cpu_kind import CpuModel
+from aotc.compile.cpu.cpu_kind import CpuKind
 from aotc.compile.target_model import TargetModel
 from aotc.config import toml_document as toml
 from aotc.config.manifest_problem import spell
@@ -125,19 +125,13 @@ def file_text(target: Target, name: str) -> str:
 def _read(path: Path) -> TargetModel:
     document = toml.read(path, "target file")
     toml.require_schema(document, SCHEMA)
-    model = _parse(document)
-    raise_if(kind_of(model.platform).check(document, model))
-    return model
-
-
-def _parse(document: toml.Document) -> TargetModel:
-    platform = document.data.get("platform")
-    if platform is None:
-        return toml.parse(document, CpuModel)
+    platform = document.data.get("platform", CpuKind.platform)
     if not isinstance(platform, str) or platform not in platforms():
         # A model that only requires a known platform.
         fields: dict[str, Any] = {"platform": (Literal[*platforms()], ...)}
         config = ConfigDict(extra="ignore", frozen=True, strict=True)
         toml.parse(document, create_model("AnyPlatform", __config__=config, **fields))
-    model: type[TargetModel] = kind_of(str(platform)).model
-    return toml.parse(document, model)
+    kind = kind_of(str(platform))
+    model: TargetModel = toml.parse(document, kind.model)
+    raise_if(kind.check(document, model))
+    return model
