@@ -127,16 +127,16 @@ def trace_entry_point(
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
     if is_file:  # its operations decide nothing
         symbolic = replace(symbolic, unseen=symbolic.unseen.intersection(ranged))
-    leaf_axes = find(symbolic, traced, known, call_at)
+    input_axes, output_axes = find(symbolic, traced, known, call_at)
     given = [
         (jax_trees.join(e.owner, e.path), e.aval) for e in first.call.leaves if not e.is_weight
     ]
     weak = [leaf.weak_type for _, leaf in given]
     sharded = [on_mesh.of_input(*each) for each in given] if on_mesh else []
-    inputs = _tensor_specs(given, leaf_axes.inputs, weak, sharded)
+    inputs = _tensor_specs(given, input_axes, weak, sharded)
     made = jax_trees.leaf_paths(first.outputs)
     sharded = on_mesh.of_outputs(first.outputs, first.sizes) if on_mesh else []
-    outputs = _tensor_specs(made, leaf_axes.outputs, first.weak_types, sharded)
+    outputs = _tensor_specs(made, output_axes, first.weak_types, sharded)
     raise_if(_policy_findings(manifest, name, inputs, outputs, symbolic))
     compiled = [
         d for d, p in spec.out_of_profile.items() if isinstance(p, bundle_manifest.CompileHere)
