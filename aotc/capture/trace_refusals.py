@@ -185,15 +185,6 @@ CHECKS: tuple[Callable[[Any, str, Path], Iterable[Finding]], ...] = (
 )
 
 
-def findings(closed: Any, where: str, root: Path) -> list[Finding]:
-    """Return the findings for all parts of a traced function that cannot be shipped.
-
-    An operation that a transformation (remat, grad) has duplicated is reported once. `closed` is
-    its ClosedJaxpr, `root` the manifest's folder.
-    """
-    return list(dict.fromkeys(f for check in CHECKS for f in check(closed, where, root)))
-
-
 def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
     """AOTC-E825: leaves of a result that are neither arrays nor Python numbers, or no leaves."""
     leaves = jax_trees.leaf_paths(outputs)
