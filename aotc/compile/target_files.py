@@ -81,12 +81,11 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
             why = ", which is not a file"
         choices = f"the path of a target file, relative to {manifest_folder}"
     else:
-        for folder in search_folders(manifest_folder):
-            if (folder / f"{name}.toml").is_file():
-                return folder / f"{name}.toml"
-        known = sorted(path.stem for path in target_files(manifest_folder))
-        close = closest(name, [NATIVE, *known])
-        choices = f"{NATIVE}, or one of: {', '.join(known)}"
+        known = {path.stem: path for path in target_files(manifest_folder)}
+        if name in known:
+            return known[name]
+        close = closest(name, [NATIVE, *sorted(known)])
+        choices = f"{NATIVE}, or one of: {', '.join(sorted(known))}"
     hint = f"did you mean `{close}`?" if close else None
     raise refusal("AOTC-E811", where, f"{spell(name)}{why}", expected=choices, hint=hint)
 
