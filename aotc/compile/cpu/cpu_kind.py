@@ -100,12 +100,9 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
         return replace(target, platform=self.platform, features=used)
 
 
-_PREFIX = "LIBRARY_FUSION_TYPE_"
-
-
 def _ynn(*kinds: str) -> dict[str, str]:
     """Return options that give YNNPACK these types of operations, and others to Eigen and XLA."""
-    return {OPTION: ",".join(_PREFIX + kind for kind in kinds)}
+    return {OPTION: ",".join(f"LIBRARY_FUSION_TYPE_{kind}" for kind in kinds)}
 
 
 _WIDE = {"xla_cpu_prefer_vector_width": "512"}
