@@ -96,7 +96,6 @@ def _is_sum(operation: Any) -> bool:
 def _blur(operation: Any, chance: np.random.Generator) -> None:
     """Add an error to each number of a sum, with a sign by chance."""
     result = operation.results[0]
-    users = [(use.owner, use.operand_number) for use in result.uses]
     with ir.InsertionPoint.after(operation):
         absolute = operation.clone()
         for place in range(SUMS[operation.name]):
@@ -105,8 +104,7 @@ def _blur(operation: Any, chance: np.random.Generator) -> None:
                 absolute.operands[place] = stablehlo.abs(operand)
         errors = _errors(result.type, chance)
         blurred = stablehlo.add(result, stablehlo.multiply(absolute.results[0], errors))
-    for owner, place in users:
-        owner.operands[place] = blurred
+    result.replace_all_uses_except(blurred, blurred.owner.operation)
 
 
 def _errors(type_: Any, chance: np.random.Generator) -> Any:
@@ -152,11 +150,9 @@ def _wrap(operation: Any, types: Sequence[Any]) -> None:
     for result in operation.results:
         wide = _wide(result.type)
         if wide != result.type:
-            users = [(use.owner, use.operand_number) for use in result.uses]
             with ir.InsertionPoint.after(operation):
                 made = stablehlo.convert(wide, result)
-            for owner, place in users:
-                owner.operands[place] = made
+            result.replace_all_uses_except(made, made.owner.operation)
 
 
 def _wide(type_: Any) -> Any:

@@ -270,7 +270,8 @@ def questions(note: Callable[[FrameType, str], None], root: Path) -> Iterator[No
     only: libraries keep caches by sizes. To the program, sizes are of the class `int`, and
     comparisons with floats and arrays are computed, as jax does after `n / 2`. `note` takes the
     frame, and what it does: "asks whether n == 8". Associative scans, which jax traces at known
-    sizes alone, combine all elements once.
+    sizes alone, combine all elements once. Tracebacks keep jax's own frames, which show the code
+    that read a size.
     """
     with _private("shape_poly._DimExpr.{__eq__, __hash__, __str__, __repr__}, associative_scan"):
         from jax._src.export import shape_poly
@@ -281,6 +282,7 @@ def questions(note: Callable[[FrameType, str], None], root: Path) -> Iterator[No
         best = shape_poly.BoundsPrecision.BEST
         scan = jax.lax.associative_scan.__wrapped__
         scanning = scan.__code__
+    filtering = jax.config.jax_traceback_filtering
     is_asking = False
 
     def compared(self: Any, other: Any) -> Any:
@@ -322,6 +324,7 @@ def questions(note: Callable[[FrameType, str], None], root: Path) -> Iterator[No
         return object.__getattribute__(self, name)
 
     try:
+        jax.config.update("jax_traceback_filtering", "off")
         scan.__code__ = _scanned.__code__
         kind.__eq__ = compared
         kind.__bool__ = lambda self: not compared(self, 0)
@@ -330,6 +333,7 @@ def questions(note: Callable[[FrameType, str], None], root: Path) -> Iterator[No
             setattr(kind, name, partialmethod(read, name))
         yield
     finally:
+        jax.config.update("jax_traceback_filtering", filtering)
         scan.__code__ = scanning
         del kind.__bool__, kind.__getattribute__
         for name, method in before.items():

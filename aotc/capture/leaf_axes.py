@@ -19,6 +19,8 @@ from aotc.config.build_manifest import DimensionSpec
 from aotc_runtime.schema.size_expressions import Expression, parse_expression
 
 type Axes = tuple[int | str, ...]
+"""Sizes, expressions over dimensions, or "?"."""
+
 type Point = tuple[int, ...]
 
 
@@ -37,13 +39,6 @@ class Traced(NamedTuple):
     outputs: Any
 
 
-class LeafAxes(NamedTuple):
-    """Each leaf's axes: sizes, expressions over dimensions, or "?"."""
-
-    inputs: list[Axes]
-    outputs: list[Axes]
-
-
 def shapes_of(call: FlatCall, outputs: Any) -> Shapes:
     """Return the shapes of a call and its abstract results."""
     return Shapes(
@@ -57,24 +52,19 @@ def find(
     profiles: Sequence[Traced],
     dimensions: Mapping[str, DimensionSpec],
     call_at: CallAt,
-) -> LeafAxes:
-    """Return the axes of all leaves; `symbolic` is used if it gives all profiles' sizes.
+) -> tuple[list[Axes], list[Axes]]:
+    """Return the axes of inputs and outputs; `symbolic` is used if it gives all profiles' sizes.
 
     `dimensions` are those of the entry point, in the order of its profiles.
     """
-    if symbolic.shapes is not None:
-        found = LeafAxes(*symbolic.shapes)
-        if all(_holds(found, profile) for profile in profiles):
-            return found
+    found = symbolic.shapes
+    if found is not None and all(_holds([*found[0], *found[1]], each) for each in profiles):
+        return found
     return _by_trial(profiles, dimensions, call_at)
 
 
-def _holds(found: LeafAxes, profile: Traced) -> bool:
-    pairs = zip(
-        (*found.inputs, *found.outputs),
-        (*profile.shapes.inputs, *profile.shapes.outputs),
-        strict=True,
-    )
+def _holds(axes: Sequence[Axes], profile: Traced) -> bool:
+    pairs = zip(axes, (*profile.shapes.inputs, *profile.shapes.outputs), strict=True)
     return all(
         axis == "?" or parse_expression(axis).value(profile.sizes) == size
         for written, shape in pairs
@@ -84,7 +74,7 @@ def _holds(found: LeafAxes, profile: Traced) -> bool:
 
 def _by_trial(
     profiles: Sequence[Traced], dimensions: Mapping[str, DimensionSpec], call_at: CallAt
-) -> LeafAxes:
+) -> tuple[list[Axes], list[Axes]]:
     """Derive axes from their sizes at every profile and at corners of a box in the ranges.
 
     A corner where the function cannot be evaluated, or gives another structure, is left out; axes
@@ -130,7 +120,7 @@ def _by_trial(
             for leaf, shape in enumerate(next(iter(shapes.values())))
         ]
 
-    return LeafAxes(axes_of(wide, given), axes_of(box, made))
+    return axes_of(wide, given), axes_of(box, made)
 
 
 def _ends(sizes: Sequence[int], known: DimensionSpec) -> tuple[int, int]:

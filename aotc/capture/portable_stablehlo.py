@@ -142,18 +142,15 @@ def _strip_argument_names(module: ir.Module) -> None:
         for key in ("arg_attrs", "res_attrs"):
             if key not in operation.attributes:
                 continue
-            operation.attributes[key] = ir.ArrayAttr.get(
-                [
-                    ir.DictAttr.get(
-                        {
-                            named.name: named.attr
-                            for named in ir.DictAttr(attributes)
-                            if not named.name.startswith("jax.") or named.name in KEPT_ATTRIBUTES
-                        }
-                    )
-                    for attributes in ir.ArrayAttr(operation.attributes[key])
-                ]
-            )
+            kept = [
+                {
+                    named.name: named.attr
+                    for named in ir.DictAttr(attributes)
+                    if not named.name.startswith("jax.") or named.name in KEPT_ATTRIBUTES
+                }
+                for attributes in ir.ArrayAttr(operation.attributes[key])
+            ]
+            operation.attributes[key] = ir.ArrayAttr.get([*map(ir.DictAttr.get, kept)])
 
 
 def _strip_kernel_locations(module: ir.Module) -> None:

@@ -155,29 +155,28 @@ def trace_profile(
     try:
         outputs = random_keys.key_avals(traced.out_info, impls)
     except Exception as error:
-        found, cause = f"{type(error).__name__}: {error}", "class-cannot-hold-abstract-values"
-        raise refusal("AOTC-E833", f"{where} result", found, cause=cause) from error
+        said, cause = f"{type(error).__name__}: {error}", "class-cannot-hold-abstract-values"
+        raise refusal("AOTC-E833", f"{where} result", said, cause=cause) from error
     leaves = [(path, random_keys.data_aval(leaf)) for path, leaf in jax_trees.leaf_paths(outputs)]
     donated = [
         (jax_trees.join(leaf.owner, leaf.path), leaf.aval) for leaf in call.leaves if leaf.donated
     ]
-    raise_if(
-        [
-            *trace_refusals.findings(traced.jaxpr, where, root),
-            *dict.fromkeys(
-                trace_refusals.check_empty(traced.jaxpr, platforms.targets, where, root)
-            ),
-            *trace_refusals.check_inputs(traced.jaxpr, len(call.leaves), where),
-            *trace_refusals.check_donation(donated, (leaf for _, leaf in leaves), where),
-            *(
-                finding
-                for path, leaf in leaves
-                for finding in trace_refusals.check_dtype(
-                    leaf.dtype, path or "result", f"{where} output"
-                )
-            ),
-        ]
-    )
+    accelerators = sorted({*platforms.targets} - {HOST})
+    found = [
+        *(each for check in trace_refusals.CHECKS for each in check(traced.jaxpr, where, root)),
+        *trace_refusals.check_empty(traced.jaxpr, accelerators, where, root),
+        *trace_refusals.check_inputs(traced.jaxpr, len(call.leaves), where),
+        *trace_refusals.check_donation(donated, (leaf for _, leaf in leaves), where),
+        *(
+            finding
+            for path, leaf in leaves
+            for finding in trace_refusals.check_dtype(
+                leaf.dtype, path or "result", f"{where} output"
+            )
+        ),
+    ]
+    # Once for an operation that a transformation (remat, grad) has duplicated.
+    raise_if(dict.fromkeys(found))
     lowered = _lower(traced, platforms, where, root)
     # Closed-over arrays and unused arguments depend on the jaxpr alone, not on the platform.
     constants, kept = jax_private.lowered_parts(next(iter(lowered.values())))

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from aotc.capture import jax_private, loop_steps
+from aotc.capture import jax_private
 from aotc.capture.jax_private import Chain
 from aotc.capture.jaxpr_flow import Flow, State, shape_of
 
 _DRAWING = ("random_bits", "random_split", "rng_bit_generator")
 
-_ALL = ("reduce_and", "reduce_or")
+_FILL_OR_DROP = jax.lax.GatherScatterMode.FILL_OR_DROP
 
 _ALONG = ("axis", "axes", "dimension", "dimensions", "reduction_dimension")
 """Parameters with the axes that an equation mixes."""
@@ -82,9 +82,8 @@ def _level(state: State) -> int:
 class _Rows(Flow):
     """Follows what depends on rows of a dimension; other states are of what is alike in all."""
 
-    def __init__(self, dimension: str, ignored: Any = None) -> None:
+    def __init__(self, dimension: str) -> None:
         self._of = lru_cache(None)(lambda size: dimension in jax_private.symbols_of(size))
-        self._dimension, self._ignored = dimension, ignored
 
     def axes(self, variable: Any) -> list[int]:
         """Return the axes whose size depends on the dimension."""
@@ -102,13 +101,9 @@ class _Rows(Flow):
         return _coupled(chain) if self._of(chain[0].params.get("length")) else state
 
     def under(self, chain: Chain, given: Sequence[State], made: Sequence[State]) -> Sequence[State]:
-        is_loop, left = chain[0].primitive.name == "while", set[int]()
+        is_loop = chain[0].primitive.name == "while"
         decides = self.goes_on(chain, given, made, 0) if is_loop else given[0]
-        test = decides.coupling.chain[0] if _level(decides) == _COUPLED else None
-        if is_loop and test is not None and test.primitive.name in _ALL:
-            others = _Rows(self._dimension, test).goes_on(chain, given, made, 0)
-            left = set() if _level(others) else loop_steps.left_alone(chain, given, test)
-        return [each if i in left else self.join(each, decides) for i, each in enumerate(made)]
+        return [self.join(each, decides) for each in made]
 
     def transfer(self, chain: Chain, given: Sequence[State]) -> list[State]:
         equation, name, params = chain[0], chain[0].primitive.name, chain[0].params
@@ -125,7 +120,7 @@ class _Rows(Flow):
             found = _coupled(chain)._replace(level=_NUMBER if _counts(equation) else _COUPLED)
         elif name == "select_n" and first is False:
             found = second
-        elif equation is not self._ignored and (found := self._moved(equation, given)) is None:
+        elif (found := self._moved(equation, given)) is None:
             is_own = _level(second) == _NUMBER and self._is_own(equation, second.column)
             found = reduce(self.join, [_Row(_OWN), first, *given[2:]] if is_own else given, None)
             if _level(found) < _COUPLED:
@@ -168,7 +163,7 @@ class _Rows(Flow):
         if name not in _FOLLOWED and not jax_private.is_elementwise(equation.primitive):
             return _coupled(chain, "operation-is-opaque")
         if self._mixes(equation) or (is_over and not is_own and self._picks(equation)):
-            is_any = name in _ANY_DOES and equation.params.get("mode") != loop_steps.FILL_OR_DROP
+            is_any = name in _ANY_DOES and equation.params.get("mode") != _FILL_OR_DROP
             return None if is_any and not found else _coupled(chain)
         # Rows that are cut from what has none, as a table, depend on their place.
         is_cut = makes and not is_over and name not in ("broadcast_in_dim", "iota", "tile")
@@ -307,7 +302,10 @@ class _Sizes(Flow):
             return False
         if state.values is None:
             return bool(variable.aval.dtype == np.bool_) and not self._has(variable)
-        return _is_decision(state.values)
+        # Numbers that differ at some sizes only; the smallest size is always tried.
+        rows = np.asarray(state.values)[1:].reshape(len(state.values) - 1, -1)
+        counts = np.unique(rows, axis=0, return_counts=True)[1]
+        return len(counts) > 1 and bool(rows.dtype == np.bool_ or 2 * counts.max() > len(rows))
 
     def _computed(self, equation: Any, given: Sequence[State]) -> Sequence[State] | None:
         name, params = equation.primitive.name, equation.params
@@ -333,13 +331,6 @@ class _Sizes(Flow):
         made = jax.vmap(call, tuple(axes))(*values) if 0 in axes else call(*values)
         results = list(made) if equation.primitive.multiple_results else [made]
         return [*map(_AtSizes, results)] if 0 in axes else results
-
-
-def _is_decision(values: Any) -> bool:
-    """Return whether numbers differ at some sizes only; the smallest size is always tried."""
-    rows = np.asarray(values)[1:].reshape(len(values) - 1, -1)
-    counts = np.unique(rows, axis=0, return_counts=True)[1]
-    return len(counts) > 1 and bool(rows.dtype == np.bool_ or 2 * counts.max() > len(rows))
 
 
 def split_coupling(closed: Any, dimension: str, alike: Sequence[bool]) -> Coupling | None:

@@ -7,8 +7,8 @@ something that jax cannot express without knowing the size.
 
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -248,7 +248,7 @@ def _evaluate(
             asked.append(_specialized(place, frame.f_code.co_qualname, does))
 
     try:
-        with _keep_jax_frames(), recording(root, note), jax_private.questions(note, root):
+        with recording(root, note), jax_private.questions(note, root):
             call = call_at(sizes)
             leaves = [leaf.data for leaf in call.leaves]
             traced, results = jax.make_jaxpr(call, return_shape=True)(*leaves)
@@ -288,17 +288,6 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
     if is_users:
         return _specialized(line, function, "needs the size as a number")
     return f"{line}: {type(error).__name__}: {first_line(error)}"
-
-
-@contextmanager
-def _keep_jax_frames() -> Iterator[None]:
-    """Make tracebacks keep jax's own frames, which show the code that read a size."""
-    before = jax.config.jax_traceback_filtering
-    jax.config.update("jax_traceback_filtering", "off")
-    try:
-        yield
-    finally:
-        jax.config.update("jax_traceback_filtering", before)
 
 
 def _shapes_text(shapes: Sequence[Any]) -> list[tuple[int | str, ...]]:

@@ -27,9 +27,6 @@ CALLBACKS = frozenset(
 )
 """Primitives that call back into Python, by name: `pure_callback` leaves no effect to look for."""
 
-PROCESSOR = "cpu"
-"""The platform of processors, in jax's words."""
-
 REFERENCES = frozenset({"get", "swap", "addupdate"})
 
 SHIPPABLE_DTYPES = frozenset(dtype.value for dtype in DType)
@@ -90,19 +87,18 @@ def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
             yield finding("AOTC-E823", where, str(effect))
 
 
-def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -> Iterator[Finding]:
-    """Yield AOTC-E848 for arrays of `jnp.empty` in a program for accelerators.
+def check_empty(
+    closed: Any, accelerators: Sequence[str], where: str, root: Path
+) -> Iterator[Finding]:
+    """Yield AOTC-E848 for arrays of `jnp.empty` in a program for these platforms.
 
     jax fills them with zeros on processors alone, where results are compared with plain JAX.
-    `platforms` are those of the targets.
     """
-    others = sorted({*platforms} - {PROCESSOR})
-    for chain in jax_private.equations_within(closed.jaxpr) if others else ():
+    for chain in jax_private.equations_within(closed.jaxpr) if accelerators else ():
         is_kernel = any(each.primitive.name == "pallas_call" for each in chain)
         if chain[0].primitive.name == "empty" and not is_kernel:
-            yield finding(
-                "AOTC-E848", where, f"jnp.empty for {' and '.join(others)}, at {_line(chain, root)}"
-            )
+            names = " and ".join(accelerators)
+            yield finding("AOTC-E848", where, f"jnp.empty for {names}, at {_line(chain, root)}")
 
 
 def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
@@ -187,15 +183,6 @@ CHECKS: tuple[Callable[[Any, str, Path], Iterable[Finding]], ...] = (
     check_effects,
     check_keys,
 )
-
-
-def findings(closed: Any, where: str, root: Path) -> list[Finding]:
-    """Return the findings for all parts of a traced function that cannot be shipped.
-
-    An operation that a transformation (remat, grad) has duplicated is reported once. `closed` is
-    its ClosedJaxpr, `root` the manifest's folder.
-    """
-    return list(dict.fromkeys(f for check in CHECKS for f in check(closed, where, root)))
 
 
 def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:

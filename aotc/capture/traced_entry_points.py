@@ -6,7 +6,7 @@ carry which dimension, how much of the program was traced, and a module for size
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,9 +127,16 @@ def trace_entry_point(
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
     if is_file:  # its operations decide nothing
         symbolic = replace(symbolic, unseen=symbolic.unseen.intersection(ranged))
-    leaf_axes = find(symbolic, traced, known, call_at)
-    inputs = _input_specs(first, leaf_axes.inputs, on_mesh)
-    outputs = _output_specs(first, leaf_axes.outputs, on_mesh)
+    input_axes, output_axes = find(symbolic, traced, known, call_at)
+    given = [
+        (jax_trees.join(e.owner, e.path), e.aval) for e in first.call.leaves if not e.is_weight
+    ]
+    weak = [leaf.weak_type for _, leaf in given]
+    sharded = [on_mesh.of_input(*each) for each in given] if on_mesh else []
+    inputs = _tensor_specs(given, input_axes, weak, sharded)
+    made = jax_trees.leaf_paths(first.outputs)
+    sharded = on_mesh.of_outputs(first.outputs, first.sizes) if on_mesh else []
+    outputs = _tensor_specs(made, output_axes, first.weak_types, sharded)
     raise_if(_policy_findings(manifest, name, inputs, outputs, symbolic))
     compiled = [
         d for d, p in spec.out_of_profile.items() if isinstance(p, bundle_manifest.CompileHere)
@@ -194,38 +201,27 @@ def _check_trees(
         jax_trees.check_paths(first.call.trees[parameter], where)
 
 
-def _input_specs(
-    first: TracedProfile, axes: Sequence[Axes], on_mesh: traced_shardings.ArrayShardings | None
+def _tensor_specs(
+    named: Sequence[tuple[str, Any]],
+    axes: Sequence[Axes],
+    weak_types: Iterable[bool],
+    shardings: Sequence[bundle_manifest.Sharding],
 ) -> tuple[bundle_manifest.TensorSpec, ...]:
-    leaves = [leaf for leaf in first.call.leaves if not leaf.is_weight]
-    paths = [jax_trees.join(leaf.owner, leaf.path) for leaf in leaves]
-    return tuple(
-        bundle_manifest.TensorSpec(
-            path=path,
-            dtype=bundle_manifest.DType(str(leaf.data.dtype)),
-            shape=shape,
-            weak_type=leaf.aval.weak_type,
-            key_impl=random_keys.impl_of(leaf.aval),
-            sharding=() if on_mesh is None else on_mesh.of_input(path, leaf.aval),
-        )
-        for path, leaf, shape in zip(paths, leaves, axes, strict=True)
-    )
+    """Return inputs or outputs, leaves by path, as the bundle manifest describes them.
 
-
-def _output_specs(
-    first: TracedProfile, axes: Sequence[Axes], on_mesh: traced_shardings.ArrayShardings | None
-) -> tuple[bundle_manifest.TensorSpec, ...]:
-    shardings = () if on_mesh is None else on_mesh.of_outputs(first.outputs, first.sizes)
+    Without a mesh, `shardings` is empty.
+    """
+    every = zip(named, axes, weak_types, shardings or [()] * len(named), strict=True)
     return tuple(
         bundle_manifest.TensorSpec(
             path=path,
             dtype=bundle_manifest.DType(str(random_keys.data_aval(leaf).dtype)),
-            shape=axes[index],
-            weak_type=first.weak_types[index],
+            shape=shape,
+            weak_type=weak_type,
             key_impl=random_keys.impl_of(leaf),
-            sharding=shardings[index] if shardings else (),
+            sharding=sharding,
         )
-        for index, (path, leaf) in enumerate(jax_trees.leaf_paths(first.outputs))
+        for (path, leaf), shape, weak_type, sharding in every
     )
 
 

@@ -26,9 +26,10 @@ type WeightShardings = Mapping[str, Mapping[str, Sharding]]
 """Shardings by weights set and tensor."""
 
 
-def _mesh(sizes: Mapping[str, int], devices: Sequence[Any]) -> jax.sharding.Mesh:
+def _mesh(sizes: Mapping[str, int]) -> jax.sharding.Mesh:
+    devices = np.array(jax.devices()[: prod(sizes.values())])
     return jax.sharding.Mesh(
-        np.array(devices).reshape(*sizes.values()),
+        devices.reshape(*sizes.values()),
         tuple(sizes),
         axis_types=(jax.sharding.AxisType.Auto,) * len(sizes),
     )
@@ -41,9 +42,7 @@ def under_mesh(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
     """
     if not sizes:
         return nullcontext()
-    context: AbstractContextManager[Any] = jax.set_mesh(
-        _mesh(sizes, jax.devices()[: prod(sizes.values())])
-    )
+    context: AbstractContextManager[Any] = jax.set_mesh(_mesh(sizes))
     return context
 
 
@@ -102,7 +101,7 @@ class ArrayShardings:
         self, call: FlatCall, result: Any, sizes: Mapping[str, int]
     ) -> dict[str, Any]:
         """Return arguments of `jax.jit` with the shardings; `result` is abstract."""
-        mesh = _mesh(self.manifest.mesh, jax.devices()[: prod(self.manifest.mesh.values())])
+        mesh = _mesh(self.manifest.mesh)
 
         def named(sharding: Sharding) -> jax.sharding.NamedSharding:
             axes = (axes if len(axes) > 1 else axes[0] if axes else None for axes in sharding)

@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from types import CodeType
 
 import jax
 import jaxlib
@@ -34,21 +33,6 @@ def user_place(error: BaseException, root: Path) -> tuple[str, str] | None:
     Lines in the manifest's folder ("model.py:12") come before those in no package, and these before
     others; lines of jax never count.
     """
-    for code, line in _user_frames(error, root):
-        return place(code.co_filename, line, root), code.co_qualname
-    return None
-
-
-def user_line(error: BaseException, root: Path) -> str | None:
-    """Return the line of `user_place`."""
-    return next(iter(user_place(error, root) or ()), None)
-
-
-def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, int]]:
-    """Yield user frames, those nearest to the program first, the innermost of each first.
-
-    jax raises while it lowers, after the program ran; the trace of the operation is then a cause.
-    """
     every = [
         (frame.f_code, line)
         for each in _causes(error)
@@ -56,11 +40,22 @@ def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, i
         if is_users(file := frame.f_code.co_filename)
         and not project_files.is_of_python_or_ours(file)
     ]
-    yield from sorted(every, key=lambda found: distance(found[0].co_filename, root))
+    if not every:
+        return None
+    code, line = min(every, key=lambda found: distance(found[0].co_filename, root))
+    return place(code.co_filename, line, root), code.co_qualname
+
+
+def user_line(error: BaseException, root: Path) -> str | None:
+    """Return the line of `user_place`."""
+    return next(iter(user_place(error, root) or ()), None)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception, and those that led to it."""
+    """Yield an exception, and those that led to it.
+
+    jax raises while it lowers, after the program ran; the trace of the operation is then a cause.
+    """
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:

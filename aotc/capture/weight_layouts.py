@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxlib.mlir import ir
 
 from aotc.capture.call_arguments import flat_call, plan_call
 from aotc.capture.model_entry_points import WEIGHTS, Models, Opened
@@ -85,9 +86,7 @@ def _orders(models: Models, name: str, sizes: Mapping[str, int]) -> dict[str, Or
     except Exception:  # noqa: BLE001  it is traced again as an entry point, where this is reported
         return {}
     module = lowered.compiler_ir("stablehlo")
-    functions = {
-        each.name.value: each for each in module.body.operations if "sym_name" in each.attributes
-    }
+    functions = ir.SymbolTable(module.operation)
     arguments = [*functions["main"].arguments]
     # Before those of the call there may be constants.
     arguments = arguments[len(arguments) - len(call.leaves) :]
@@ -103,9 +102,7 @@ def _orders(models: Models, name: str, sizes: Mapping[str, int]) -> dict[str, Or
     return found
 
 
-def _use_orders(
-    value: Any, axes: Order, order: Order, functions: Mapping[str, Any]
-) -> Iterator[Order]:
+def _use_orders(value: Any, axes: Order, order: Order, functions: Any) -> Iterator[Order]:
     """Yield the wanted order of a weight's axes for each use of a value, whose order is `order`."""
     for use in value.uses:
         operation = use.owner.operation

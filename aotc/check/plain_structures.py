@@ -166,16 +166,11 @@ def _array_differences(
 
 def _is_kind(expected: Node, found: Any) -> bool:
     match expected.kind:
-        case "dict":
-            return type(found) is dict
-        case "list":
-            return type(found) is list
-        case "tuple":
-            return type(found) is tuple
         case "named tuple":
             return isinstance(found, tuple) and type(found).__name__ == expected.type
         case "class":
             return repr(found).startswith(f"{expected.type}(")
+    return type(found) is {"dict": dict, "list": list, "tuple": tuple}[expected.kind]
 
 
 def _names(expected: Node, found: Any) -> list[Any]:

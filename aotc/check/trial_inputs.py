@@ -313,16 +313,12 @@ def _make_leaf(
         return _integers(kind, leaf, generator)
     if leaf.dtype.kind == "c":
         # The imaginary part of a bounded input is drawn from N(0, 1), as in fixtures.
-        real, imaginary = _part(leaf, "real", leaf.bounds), _part(leaf, "imag", None)
         made = np.empty(leaf.shape, leaf.dtype)
-        made.real = _floats(kind, real, anchors, generator, has_arrays=has_arrays)
-        made.imag = _floats(kind, imaginary, anchors, generator, has_arrays=has_arrays)
+        for part, bounds in (("real", leaf.bounds), ("imag", None)):
+            half = TrialLeaf(leaf.path, np.array(getattr(leaf.sample, part)), bounds)
+            setattr(made, part, _floats(kind, half, anchors, generator, has_arrays=has_arrays))
         return made
     return _floats(kind, leaf, anchors, generator, has_arrays=has_arrays)
-
-
-def _part(leaf: TrialLeaf, part: str, bounds: Bounds | None) -> TrialLeaf:
-    return TrialLeaf(leaf.path, np.array(getattr(leaf.sample, part)), bounds)
 
 
 def _booleans(kind: str, leaf: TrialLeaf, generator: Generator) -> Array:

@@ -34,24 +34,16 @@ def is_float(dtype: DType) -> bool:
 
 
 def fill_of(entry: EntryTrials, path: str, dtype: DType, fill: str) -> Array:
-    """Return what pads an input in trials with this kind of fill: a 0-d array."""
-    kind = DECLARED if path in entry.held else fill
-    return value_of(kind, dtype, entry.fills.get(path, "0"), entry.ranges.get(path))
+    """Return what pads an input in trials with this kind of fill: a 0-d array.
 
-
-def value_of(
-    fill: str, dtype: DType, declared: str, bounds: tuple[int, int] | None = None
-) -> Array:
-    """Return a 0-d array for one kind of fill.
-
-    `declared` is the manifest's fill; NaN and infinity are used for floats only, with declared
-    fills in other arrays. `bounds` are the smallest and largest integer, if not the dtype's.
+    NaN and infinity are used for floats only, with declared fills in other arrays.
     """
-    if fill == DECLARED or (fill in ABOUT_FLOATS and not is_float(dtype)):
-        return fill_value(declared, dtype)
+    is_other = fill in ABOUT_FLOATS and not is_float(dtype)
+    if fill == DECLARED or is_other or path in entry.held:
+        return fill_value(entry.fills.get(path, "0"), dtype)
     numpy = numpy_dtype(dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(_number(fill, dtype, numpy, bounds)).astype(numpy)
+        return np.asarray(_number(fill, dtype, numpy, entry.ranges.get(path))).astype(numpy)
 
 
 def _number(fill: str, dtype: DType, numpy: np.dtype[Any], bounds: tuple[int, int] | None) -> Any:

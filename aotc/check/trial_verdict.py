@@ -127,7 +127,9 @@ def _leak(entry: EntryTrials, failed: Sequence[Outcome], count: int, what: str, 
     if inputs != FIXTURE:
         asked += f", its inputs {NAMES.get(inputs, inputs)}"
     if trial.fill:
-        done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_fill_text(trial.fill)}"
+        names_of = {DECLARED: "what is declared", "nan": "NaN", "inf": "infinity", "ones": "ones"}
+        fill = names_of.get(trial.fill, f"the {trial.fill} numbers")
+        done = f"padded to {sizes_text(trial.profiles[0])} and filled with {fill}"
         if shown := [f"{path} = {number}" for path, number in trial.filled.items()]:
             done += f" ({shorten(shown, 4)})"
     else:
@@ -211,12 +213,6 @@ def _meaning(entry: EntryTrials, marks: Sequence[str]) -> str:
         text
         for value, text in (("true", "true marks padding"), ("0", "1 marks what is real"))
         if value in values
-    )
-
-
-def _fill_text(fill: str) -> str:
-    return {DECLARED: "what is declared", "nan": "NaN", "inf": "infinity", "ones": "ones"}.get(
-        fill, f"the {fill} numbers"
     )
 
 

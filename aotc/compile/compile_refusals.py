@@ -4,10 +4,8 @@ import re
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from aotc.base.entry_points import find_points
 from aotc.base.errors import quote, refusal
 from aotc.base.stages import CompileJob
-from aotc.compile.compiler_protocol import GROUP
 from aotc.compile.xla.xla_custom_calls import is_callback
 from aotc_runtime.base.errors import AotcError
 
@@ -53,12 +51,6 @@ def unknown_jaxlib(job: CompileJob, known: str, found: str) -> AotcError:
     """Return AOTC-E906; `known` are the parts of jaxlib that this aotc supports."""
     where, expected = place_of(job), f"the interfaces and {known} of jaxlib 0.11.2 to 0.12.0"
     return refusal("AOTC-E906", where, f"{found} (jaxlib {version('jaxlib')})", expected=expected)
-
-
-def no_backend(platform: str, hint: str) -> AotcError:
-    """Return AOTC-E909 for a platform that nothing compiles for here."""
-    expected = "one of: " + ", ".join(sorted(find_points(GROUP)))
-    return refusal("AOTC-E909", f"platform {platform}", "", expected=expected, hint=hint)
 
 
 def require_installed(platform: str, extra: str, *names: str) -> dict[str, str]:

@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -81,6 +80,10 @@ class WorkerBackend:
 def executable_of(job: CompileJob, result: Result, diagnostics: Sequence[str]) -> Executable:
     """Return what a compiler made for a processor, with the steps that its evidence has."""
     places = result.evidence.placement if result.evidence is not None else ()
+    flops, transcendentals, bytes_accessed = (
+        max(0, int(result.cost.get(key, 0)))  # XLA has -1 for an unknown number
+        for key in ("flops", "transcendentals", "bytes accessed")
+    )
     return Executable(
         serialized=result.serialized,
         digest=sha256(result.serialized),
@@ -88,7 +91,7 @@ def executable_of(job: CompileJob, result: Result, diagnostics: Sequence[str]) -
         tuning=job.target.tuning,
         custom_call_targets=(),
         memory=memory_of(result.memory, len(result.serialized)),
-        cost=cost_of(result.cost),
+        cost=Cost(flops=flops, transcendentals=transcendentals, bytes_accessed=bytes_accessed),
         thunks={kind: count for place in places for kind, count in place.steps.items()},
         compile_seconds=result.compile_seconds,
         diagnostics=tuple(diagnostics),
@@ -104,17 +107,4 @@ def memory_of(analysis: Mapping[str, int], code_bytes: int) -> Memory:
         temp_bytes=analysis["temp"],
         alias_bytes=analysis["alias"],
         code_bytes=code_bytes,
-    )
-
-
-def cost_of(analysis: Mapping[str, Any]) -> Cost:
-    """Return XLA's cost analysis as bundles record it, with 0 for XLA's -1 (unknown)."""
-
-    def count(key: str) -> int:
-        return max(0, int(analysis.get(key, 0)))
-
-    return Cost(
-        flops=count("flops"),
-        transcendentals=count("transcendentals"),
-        bytes_accessed=count("bytes accessed"),
     )

@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any, cast
 
 from aotc.base.entry_points import find_points, load, stale
-from aotc.compile.compile_refusals import no_backend
+from aotc.base.errors import refusal
 from aotc.compile.compiler_protocol import GROUP, Backend, TargetKind
 
 type AnyKind = TargetKind[Any]
@@ -32,7 +32,8 @@ def kind_of(platform: str) -> AnyKind:
     """
     if platform in platforms():
         return cast(AnyKind, load(find_points(GROUP)[platform])())
-    raise no_backend(platform, "install the package with its backend")
+    expected, hint = f"one of: {', '.join(platforms())}", "install the package with its backend"
+    raise refusal("AOTC-E909", f"platform {platform}", "", expected=expected, hint=hint)
 
 
 def backend_for(platform: str) -> Backend:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, create_model
 
 from aotc.base.errors import BuildManifestError, raise_if, refusal
 from aotc.compile.compiler_registry import kind_of, platforms
-from aotc.compile.cpu.cpu_kind import CpuModel
+from aotc.compile.cpu.cpu_kind import CpuKind
 from aotc.compile.target_model import TargetModel
 from aotc.config import toml_document as toml
 from aotc.config.manifest_problem import spell
@@ -81,12 +81,11 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
             why = ", which is not a file"
         choices = f"the path of a target file, relative to {manifest_folder}"
     else:
-        for folder in search_folders(manifest_folder):
-            if (folder / f"{name}.toml").is_file():
-                return folder / f"{name}.toml"
-        known = sorted(path.stem for path in target_files(manifest_folder))
-        close = closest(name, [NATIVE, *known])
-        choices = f"{NATIVE}, or one of: {', '.join(known)}"
+        known = {path.stem: path for path in target_files(manifest_folder)}
+        if name in known:
+            return known[name]
+        close = closest(name, [NATIVE, *sorted(known)])
+        choices = f"{NATIVE}, or one of: {', '.join(sorted(known))}"
     hint = f"did you mean `{close}`?" if close else None
     raise refusal("AOTC-E811", where, f"{spell(name)}{why}", expected=choices, hint=hint)
 
@@ -125,19 +124,13 @@ def file_text(target: Target, name: str) -> str:
 def _read(path: Path) -> TargetModel:
     document = toml.read(path, "target file")
     toml.require_schema(document, SCHEMA)
-    model = _parse(document)
-    raise_if(kind_of(model.platform).check(document, model))
-    return model
-
-
-def _parse(document: toml.Document) -> TargetModel:
-    platform = document.data.get("platform")
-    if platform is None:
-        return toml.parse(document, CpuModel)
+    platform = document.data.get("platform", CpuKind.platform)
     if not isinstance(platform, str) or platform not in platforms():
         # A model that only requires a known platform.
         fields: dict[str, Any] = {"platform": (Literal[*platforms()], ...)}
         config = ConfigDict(extra="ignore", frozen=True, strict=True)
         toml.parse(document, create_model("AnyPlatform", __config__=config, **fields))
-    model: type[TargetModel] = kind_of(str(platform)).model
-    return toml.parse(document, model)
+    kind = kind_of(str(platform))
+    model: TargetModel = toml.parse(document, kind.model)
+    raise_if(kind.check(document, model))
+    return model

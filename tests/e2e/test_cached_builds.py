@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from aotc.base.errors import BudgetExceededError, CaptureError, CompileError
+from aotc.base.errors import BudgetExceededError, CaptureError, CompileError, refusal
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.compile.compile_refusals import no_backend
 from aotc.compile.compiler_protocol import Backend
 from aotc.compile.compiler_registry import backend_for
 from aotc.pipeline import cached_backend
@@ -340,7 +339,7 @@ def without_tpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def backend(platform: str) -> Backend:
         if platform == "tpu":
-            raise no_backend(platform, "")
+            raise refusal("AOTC-E909", f"platform {platform}", "")
         return backend_for(platform)
 
     monkeypatch.setattr("aotc.pipeline.cached_backend.backend_for", backend)

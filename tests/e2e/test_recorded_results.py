@@ -83,7 +83,7 @@ def test_inspect_names_entry_points(folder: Path, capsys: pytest.CaptureFixture[
     assert entry_points["f"]["reference"] == "recorded"
     assert "reference" not in entry_points["g"]
     print_bundle(report)
-    assert capsys.readouterr().out.count("compared with results recorded elsewhere") == 1
+    assert capsys.readouterr().out.count("max err is against results recorded elsewhere") == 1
 
 
 def test_the_page_for_reviewers_says_so_too(folder: Path) -> None:

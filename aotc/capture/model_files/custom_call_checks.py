@@ -17,8 +17,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc.base.errors import raise_if, refusal
-from aotc_runtime.base.errors import AotcError, Finding
+from aotc.base.errors import finding, raise_if
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.served_kernels import CUDA_BUILT_IN, TPU_BUILT_IN, cuda_module
 
 DIALECTS = frozenset({"builtin", "func", "stablehlo", "chlo", "sdy", "vhlo"})
@@ -234,27 +234,26 @@ def require_known_calls(module: Any, where: str, *, static: bool) -> None:
     module with symbolic sizes only the names of calls are checked, and it is checked again with the
     sizes filled in before it runs. Raises CaptureError (AOTC-E844) with a finding per kind of call.
     """
-    found: dict[Finding, None] = {}
+    found: dict[Finding | None, None] = {}
 
     def visit(operation: Any) -> Any:
         name = str(operation.name)
         if name.partition(".")[0] not in DIALECTS:
-            found.update(_refuse(where, name, "operations of StableHLO"))
+            found[_refuse(where, name, "operations of StableHLO")] = None
         elif name in ("stablehlo.custom_call", "vhlo.custom_call_v1"):
-            found.update(_call_findings(operation, where, static=static))
+            found[_call_finding(operation, where, static=static)] = None
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    raise_if(found)
+    raise_if(filter(None, found))
 
 
-def _refuse(where: str, found: str, expected: str) -> dict[Finding, None]:
+def _refuse(where: str, found: str, expected: str) -> Finding:
     hint = "export the model without it, or write the entry point as a `function`"
-    error: AotcError = refusal("AOTC-E844", where, found, expected=expected, hint=hint)
-    return dict.fromkeys(error.findings)
+    return finding("AOTC-E844", where, found, expected=expected, hint=hint)
 
 
-def _call_findings(operation: Any, where: str, *, static: bool) -> dict[Finding, None]:
+def _call_finding(operation: Any, where: str, *, static: bool) -> Finding | None:
     target = ir.StringAttr(operation.attributes["call_target_name"]).value
     name = target if target.isprintable() and len(target) <= 100 else ascii(target)[:100]
     if target not in _KERNELS and target != TOP_K:
@@ -265,14 +264,14 @@ def _call_findings(operation: Any, where: str, *, static: bool) -> dict[Finding,
             or cuda_module(target) is not None
         )
         # Calls of other devices are not registered on a processor.
-        return {} if is_other else _refuse(where, f"a custom call to {name}", "calls it may make")
+        return None if is_other else _refuse(where, f"a custom call to {name}", "calls it may make")
     operands, results = (
         tuple(map(_tensor, (each.type for each in values)))
         for values in (operation.operands, operation.results)
     )
     if None in operands + results:
         expected = f"tensors with sizes that do not vary, as {name} takes them"
-        return _refuse(where, f"a custom call to {name}", expected) if static else {}
+        return _refuse(where, f"a custom call to {name}", expected) if static else None
     settings = _settings(operation)
     if settings is None:
         expected = f"one backend_config that names its settings, as {name} takes it"
@@ -282,7 +281,7 @@ def _call_findings(operation: Any, where: str, *, static: bool) -> dict[Finding,
     top_k = _Kernel(f"{kind}[n]", f"{kind}[q], i32[q]", falling="nq")
     kernels = _KERNELS.get(target, (top_k,))
     if any(kernel.takes(call) for kernel in kernels):
-        return {}
+        return None
     return _refuse(where, f"{name} of {call}", " or ".join(f"{name} of {k}" for k in kernels))
 
 

@@ -100,12 +100,9 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
         return replace(target, platform=self.platform, features=used)
 
 
-_PREFIX = "LIBRARY_FUSION_TYPE_"
-
-
 def _ynn(*kinds: str) -> dict[str, str]:
     """Return options that give YNNPACK these types of operations, and others to Eigen and XLA."""
-    return {YNN_OPTION: ",".join(_PREFIX + kind for kind in kinds)}
+    return {YNN_OPTION: ",".join(f"LIBRARY_FUSION_TYPE_{kind}" for kind in kinds)}
 
 
 _WIDE = {"xla_cpu_prefer_vector_width": "512"}
@@ -115,10 +112,6 @@ _LEAN = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 of them first and so takes twice their size besides."""
 
 _EIGEN = _ynn()
-_DOTS = _ynn("INDIVIDUAL_DOT")
-_LOOPS = _ynn("ELTWISE", "REDUCE")
-_ALL = _ynn("DOT", "ELTWISE", "REDUCE", "INDIVIDUAL_CONVOLUTION")
-
 
 _BOUND = (
     Candidate("eigen", _EIGEN),
@@ -126,9 +119,9 @@ _BOUND = (
     Candidate("lean", _LEAN, narrow=True),
     Candidate("o2", _O2),
     Candidate("wide", _WIDE),
-    Candidate("ynn-all", _ALL),
-    Candidate("ynn-dots", {**_DOTS, **_O2}),
-    Candidate("ynn-loops", {**_LOOPS, **_WIDE}),
+    Candidate("ynn-all", _ynn("DOT", "ELTWISE", "REDUCE", "INDIVIDUAL_CONVOLUTION")),
+    Candidate("ynn-dots", {**_ynn("INDIVIDUAL_DOT"), **_O2}),
+    Candidate("ynn-loops", {**_ynn("ELTWISE", "REDUCE"), **_WIDE}),
 )
 
 CANDIDATES = (

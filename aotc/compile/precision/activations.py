@@ -19,28 +19,12 @@ from jaxlib.mlir import ir
 
 from aotc.compile.mlir.jax_functions import put
 from aotc.compile.mlir.mlir_context import state_type
-from aotc.compile.precision.quantized_numbers import SCALE_MIN, STEPS, Scheme
+from aotc.compile.precision.quantized_numbers import SCALE_MIN, STEPS
 from aotc.compile.precision.weight_products import (
     Axes,
     DimensionNumbers,
-    MatrixProduct,
     matrix_products,
 )
-
-
-def multiply_integers(
-    product: MatrixProduct, weight: ir.Value, scale: ir.Value, scheme: Scheme, unit: float | None
-) -> None:
-    """Replace a product by one of integers.
-
-    `weight` and `scale` are its quantized weight, and `unit` is the static scale of the other
-    factor, or None.
-    """
-    place, numbers = product.place, product.dimension_numbers
-    function = integer_product(place, numbers, product.axes, scheme.contracted, unit)
-    (made,) = put(product.operation, function, product.activation, weight, scale)
-    product.operation.results[0].replace_all_uses_with(made)
-    product.operation.erase()
 
 
 @lru_cache(maxsize=256)

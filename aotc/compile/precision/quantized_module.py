@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 
 from aotc.compile.mlir.jax_functions import dtype_of, put, shape_of
 from aotc.compile.mlir.mlir_context import state_type
-from aotc.compile.precision.activations import multiply_integers
+from aotc.compile.precision.activations import integer_product
 from aotc.compile.precision.quantized_numbers import MIDDLE, Scheme
 from aotc.compile.precision.weight_products import matrix_products
 
@@ -46,17 +46,22 @@ def take_quantized(
             uses = [(use.owner, use.operand_number) for use in weight.uses]
             shape = (*shape_of(weight),)
             function = restoring(scheme, shape, dtype_of(weight))
-            weight.set_type(_stored_type(shape, scheme))
-            scale_type = _tensor_type(scheme.scale_shape(shape), ir.F32Type.get())
+            integer = ir.Type.parse("ui8" if scheme.is_packed else "i8")
+            weight.set_type(ir.RankedTensorType.get(scheme.stored_shape(shape), integer))
+            scale_type = ir.RankedTensorType.get(scheme.scale_shape(shape), ir.F32Type.get())
             scale = block.add_argument(scale_type, ir.Location.unknown())
             (restored,) = put(first, function, weight, scale)
             for owner, place in uses:
                 owner.operands[place] = restored
             scales[number] = scale
         for each in products:
-            number = each.parameter
-            weight, scale = block.arguments[number], scales[number]
-            multiply_integers(each, weight, scale, schemes[number], units[number])
+            number, numbers = each.parameter, each.dimension_numbers
+            summed, unit = schemes[number].contracted, units[number]
+            function = integer_product(each.place, numbers, each.axes, summed, unit)
+            factors = each.activation, block.arguments[number], scales[number]
+            (product,) = put(each.operation, function, *factors)
+            each.operation.results[0].replace_all_uses_with(product)
+            each.operation.erase()
         for operation in reversed([*block.operations]) if products else ():
             if operation.operation.name in RESTORING and not any(
                 True for result in operation.results for _ in result.uses
@@ -68,16 +73,6 @@ def take_quantized(
             known += [ir.DictAttr.get({})] * (len(block.arguments) - len(known))
             main.attributes["arg_attrs"] = ir.ArrayAttr.get(known)
     return len(products)
-
-
-def _stored_type(shape: Sequence[int], scheme: Scheme) -> Any:
-    if scheme.is_packed:
-        return _tensor_type(scheme.packed_shape(shape), ir.IntegerType.get_unsigned(8))
-    return _tensor_type(shape, ir.IntegerType.get_signless(8))
-
-
-def _tensor_type(shape: Sequence[int], element: Any) -> Any:
-    return ir.RankedTensorType.get([*shape], element)
 
 
 @lru_cache(maxsize=256)

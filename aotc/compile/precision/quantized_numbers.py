@@ -66,8 +66,10 @@ class Scheme:
         """Return a weight's axes as packed numbers have them: contracted ones come last."""
         return (*(axis for axis in range(rank) if axis not in self.contracted), *self.contracted)
 
-    def packed_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of the bytes that hold a packed weight."""
+    def stored_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of the numbers, or of the bytes with two of them, that hold a weight."""
+        if not self.is_packed:
+            return tuple(shape)
         *others, last = (shape[axis] for axis in self.order(len(shape)))
         return (*others, -(-last // 2))
 

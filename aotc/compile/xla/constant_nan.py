@@ -40,11 +40,8 @@ _NAN: Constants = frozenset({math.nan})
 _NONE: Constants = frozenset()
 
 
-def guard(module: Any) -> int:
-    """Rewrite f(x) to `where(x != x, x, f(where(x != x, 1, x)))` for each `exp` and its relatives.
-
-    The result is the number of operations rewritten.
-    """
+def guard(module: Any) -> None:
+    """Rewrite f(x), for `exp` and its relatives, to `where(x != x, x, f(where(x != x, 1, x)))`."""
     found = [
         operation
         for operation in operations_named(module, {*_GUARDED, _COMPOSITE})
@@ -53,7 +50,6 @@ def guard(module: Any) -> int:
     ]
     for operation in found:
         _guard(operation)
-    return len(found)
 
 
 def _guard(operation: Any) -> None:

@@ -101,25 +101,14 @@ def thunk_placement(
     thunks: Mapping[str, int], custom_calls: Mapping[str, int]
 ) -> tuple[evidence.LibraryWork, ...]:
     """Return where the steps of a CPU executable are done; `custom_calls` are by target."""
-    steps: dict[str, dict[str, int]] = {}
-    for kind, number in thunks.items():
-        if kind == "custom-call":
-            continue
-        steps.setdefault(_library_of_thunk(kind), {})[kind] = number
-    for target, number in custom_calls.items():
-        steps.setdefault(library_of(target), {})[target] = number
-    return _places(steps)
+    own = {kind: number for kind, number in thunks.items() if kind != "custom-call"}
+    steps = {(_library_of_thunk(kind), kind): number for kind, number in own.items()}
+    return _places(steps | {(library_of(name), name): n for name, n in custom_calls.items()})
 
 
 def instruction_placement(instructions: Iterable[Instruction]) -> tuple[evidence.LibraryWork, ...]:
     """Return where the fusions, calls and transforms of a GPU executable are done."""
-    steps: dict[str, dict[str, int]] = {}
-    for instruction in instructions:
-        if found := _library_of_instruction(instruction):
-            name, kind = found
-            kinds = steps.setdefault(name, {})
-            kinds[kind] = kinds.get(kind, 0) + 1
-    return _places(steps)
+    return _places(Counter(filter(None, map(_library_of_instruction, instructions))))
 
 
 def _library_of_thunk(kind: str) -> str:
@@ -147,8 +136,9 @@ def _library_of_instruction(instruction: Instruction) -> tuple[str, str] | None:
     return None
 
 
-def _places(steps: dict[str, dict[str, int]]) -> tuple[evidence.LibraryWork, ...]:
-    return tuple(
-        evidence.LibraryWork(name=name, steps=dict(sorted(kinds.items())))
-        for name, kinds in sorted(steps.items(), key=lambda of: (of[0] != evidence.XLA, of[0]))
-    )
+def _places(steps: Mapping[tuple[str, str], int]) -> tuple[evidence.LibraryWork, ...]:
+    """Return the steps by library, XLA first; they are counted by library and kind."""
+    places: dict[str, dict[str, int]] = {}
+    for name, kind in sorted(steps, key=lambda each: (each[0] != evidence.XLA, each)):
+        places.setdefault(name, {})[kind] = steps[name, kind]
+    return tuple(evidence.LibraryWork(name=name, steps=each) for name, each in places.items())

@@ -81,13 +81,7 @@ def compile_for(description: bytes, module: Any, options: Mapping[str, str]) -> 
     The result is an unloaded `Executable`. Raises XlaError if the plugin rejects the module.
     """
     described = xla_client._xla.DeviceTopology.deserialize(description)
-    devices = tuple(described._make_compile_only_devices())[: partition_count(module)]
+    attributes, stated = module.operation.attributes, "mhlo.num_partitions"
+    count = ir.IntegerAttr(attributes[stated]).value if stated in attributes else 1
+    devices = tuple(described._make_compile_only_devices())[:count]
     return compile_on(devices, module, xla_client.CompileOptions(), options)
-
-
-def partition_count(module: Any) -> int:
-    """Return how many devices a module is to be partitioned over; 1 if it does not say."""
-    attributes = module.operation.attributes
-    if "mhlo.num_partitions" not in attributes:
-        return 1
-    return int(ir.IntegerAttr(attributes["mhlo.num_partitions"]).value)

@@ -35,38 +35,16 @@ ARGUMENTS = {
 }
 
 
-def until_done(
-    done: Any = lambda old, new: old | (new > 3),
-    goes_on: Any = lambda k, done: (k < 8) & ~done.all(),
-    at: Any = lambda k: k,
-    rows: Any = lambda x: jnp.full((B, 8), 2.0),
-    fill: float = 2,
-    counts: tuple[int, int] = (0, 1),
-    result: int = 0,
-) -> Any:
-    """Return a function that appends numbers to each row until all are done."""
-    start, by = counts
+def until_done(x: Any) -> Any:
+    """Append numbers to each row until all are done."""
 
     def body(state: Any) -> Any:
         rows, ended, k = state
-        new = jnp.where(ended, fill, rows.sum(1) * 3 + k)
-        return rows.at[:, at(k)].set(new), done(ended, new), k + by
+        new = jnp.where(ended, 2, rows.sum(1) * 3 + k)
+        return rows.at[:, k].set(new), ended | (new > 3), k + 1
 
-    def function(x: Any) -> Any:
-        carry = rows(x), x[:, 0] > 9, start
-        return lax.while_loop(lambda s: goes_on(s[2], s[1]), body, carry)[result]
-
-    return function
-
-
-def halving(guard: Any, goes_on: Any = lambda s: (s[0] > 1).any(), result: int = 0) -> Any:
-    """Return a function that halves rows while a number is larger than 1, and counts how often."""
-
-    def body(state: Any) -> Any:
-        x, steps = state
-        return jnp.where(guard(x), x / 2, x), steps + (x > 1).any(1)
-
-    return lambda x: lax.while_loop(goes_on, body, (x, jnp.zeros(B, jnp.int32)))[result]
+    carry = jnp.full((B, 8), 2.0), x[:, 0] > 9, 0
+    return lax.while_loop(lambda s: (s[2] < 8) & ~s[1].all(), body, carry)[0]
 
 
 def newton(x: Any) -> Any:
@@ -103,10 +81,6 @@ SPLIT = [
     *(lambda x, i: jnp.take_along_axis(x, i[:, None], 1), lambda x: jnp.argsort(x, 1)),
     lambda x, i: jax.vmap(lambda r, n: lax.dynamic_update_slice(r, r[:2], (n,)))(x, i),
     lambda x: jax.vmap(lambda r: lax.while_loop(lambda c: c.sum() > 1, jnp.sin, r))(x),
-    *(until_done(), until_done(done=lambda old, new: (new == 7) | old), until_done(result=1)),
-    *(until_done(fill=-1, rows=lambda x: jnp.full((B, 8), -1.0)), halving(lambda x: x > 1)),
-    halving(lambda x: (x > 1).any(1)[:, None], lambda s: jnp.any((s[0] > 1).any(1)), 1),
-    until_done(goes_on=lambda k, done: jnp.logical_not(jnp.all(done) | (k >= 8))),
     *(lambda x: lax.map(jnp.sort, x), lambda x: lax.top_k(x, 3), lambda x: jnp.flip(x, 1)),
     lambda x: lax.scan(lambda c, r: (c + r, c), jnp.zeros(B), x.T),
     lambda y, m: jnp.where(m[:1, :, None], y, 0).sum(1) / m.sum(1)[:, None],
@@ -161,13 +135,8 @@ COUPLED = [
     lambda x: lax.reduce_window(x, 0.0, lax.max, (3, 1), (1, 1), "SAME"),
     lambda x: lax.fori_loop(0, x.shape[0], lambda _, x: x * 1.01, x),
     lambda c, x, p: lax.dynamic_update_slice(c, x[:1, None], (p, 0, 0)),
-    # Until all rows are done: those that are done change on, or how often it runs is a result.
-    *(until_done(fill=1), until_done(rows=lambda x: x), until_done(at=lambda k: k % 4)),
-    *(until_done(done=lambda old, new: new > 3), until_done(result=2), until_done(counts=(-2, 1))),
-    *(until_done(counts=(7, -1)), until_done(at=lambda k: jnp.minimum(k, 5))),
-    until_done(goes_on=lambda k, done: (k < 8) & ~done.any()),
-    *(halving(lambda x: x > 0), halving(lambda x: x[:1] > 1)),
-    halving(lambda x: x > 1, lambda s: (s[0] > 1).any() & (s[0].max() < 1e6)),
+    until_done,
+    lambda x: lax.while_loop(lambda x: (x > 1).any(), lambda x: jnp.where(x > 1, x / 2, x), x),
     # Rows by a number that is not their own, and values that depend on it.
     *(lambda x: x[jnp.maximum(jnp.arange(B) - 1, 0)], lambda x: x[jnp.arange(B)[::-1]]),
     *(lambda c, i: c.reshape(B, -1)[i, jnp.arange(B)], lambda x: x[jnp.arange(B), jnp.arange(B)]),

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from aotc.check.trial_records import Array, Call, EntryTrials, Outcome, Sizes, Trial
-from aotc.check.trial_run import Subject, difference, run, value_of
+from aotc.check.trial_run import Subject, difference, fill_of, run
 from aotc.check.trial_verdict import leaks, proofs
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType, TensorSpec, TrialRan
@@ -161,7 +161,7 @@ def test_an_output_without_the_dimension_has_to_be_alike_in_every_part() -> None
 @pytest.mark.parametrize("dtype", list(DType))
 @pytest.mark.parametrize("fill", ["nan", "inf", "largest", "smallest", "ones", "declared"])
 def test_every_dtype_has_every_fill(dtype: DType, fill: str) -> None:
-    value = value_of(fill, dtype, "1")
+    value = fill_of(EntryTrials("f", 0.0, 0.0, fills={"x": "1"}), "x", dtype, fill)
     assert (value.shape, value.dtype) == ((), numpy_dtype(dtype))
 
 
@@ -179,7 +179,8 @@ def test_every_dtype_has_every_fill(dtype: DType, fill: str) -> None:
 )
 def test_fills_are_extremes_of_the_dtype(fill: str, dtype: DType, expected: Any) -> None:
     declared = "False" if dtype is DType.BOOL else "5"
-    assert value_of(fill, dtype, declared) == expected
+    entry = EntryTrials("f", 0.0, 0.0, fills={"x": declared})
+    assert fill_of(entry, "x", dtype, fill) == expected
 
 
 def at(*keys: str) -> str:

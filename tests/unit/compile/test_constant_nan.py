@@ -154,5 +154,6 @@ def test_guard_accepts_sizes_known_only_at_run_time() -> None:
             " %y = stablehlo.exponential %x : tensor<?x3xbf16> return %y : tensor<?x3xbf16> } }"
         )
     )
-    assert constant_nan.guard(module) == 1
+    constant_nan.guard(module)
+    assert "stablehlo.select" in str(module)
     assert module.operation.verify()
