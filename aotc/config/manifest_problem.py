@@ -65,14 +65,14 @@ def unknown_reference(
     )
 
 
-def duplicates(path: KeyPath, values: Sequence[object]) -> Iterator[Problem]:
+def duplicates(values: Sequence[object]) -> Iterator[Problem]:
     """Yield AOTC-E807 for each value of an array that occurs before it."""
     seen: list[tuple[type, object]] = []
     for index, value in enumerate(values):
         if (type(value), value) in seen:
             yield Problem(
                 "AOTC-E807",
-                (*path, index),
+                (index,),
                 "remove one of the two",
                 found=spell(value),
                 cause="duplicate-value",
