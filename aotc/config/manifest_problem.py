@@ -11,6 +11,17 @@ from aotc_runtime.formats.toml_source import KeyPath
 
 SHOWN_CHARACTERS_MAX = 60
 
+_TYPES: dict[type, str] = {
+    bool: "boolean",
+    str: "string",
+    int: "integer",
+    float: "float",
+    dict: "table",
+    list: "array",
+    **dict.fromkeys((datetime.datetime, datetime.date, datetime.time), "date or time"),
+}
+"""TOML's types of values, by those of Python."""
+
 _BARE = re.compile(r"\A[A-Za-z0-9_-]+\Z")
 
 
@@ -82,7 +93,7 @@ def duplicates(values: Sequence[object]) -> Iterator[Problem]:
 
 def show(value: object) -> str:
     """Return a value as TOML writes it, shortened, with its TOML type."""
-    return f"{spell(value)} ({_kind(value)})"
+    return f"{spell(value)} ({_TYPES.get(type(value), type(value).__name__)})"
 
 
 def spell(value: object) -> str:
@@ -117,23 +128,3 @@ def to_toml(value: object) -> str:
 def toml_key(name: object) -> str:
     """Return a key, quoted where TOML wants it: names of Python may have any letters."""
     return str(name) if _BARE.match(str(name)) else to_toml(str(name))
-
-
-def _kind(value: object) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case int():
-            return "integer"
-        case float():
-            return "float"
-        case dict():
-            return "table"
-        case list():
-            return "array"
-        case datetime.date() | datetime.time():
-            return "date or time"
-        case _:
-            return type(value).__name__
