@@ -230,19 +230,13 @@ def _expand_reason(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-class Files(Struct, frozen=True):
-    """The names of files, to digests of entries in the cache."""
-
-    files: dict[str, str]
-
-
 def restore_files(task: Task, folder: Path, tasks: Tasks) -> bool:
     """Write a task's cached files into a folder; return whether all were there, else write none."""
-    kept = tasks.recall(task.key, Files)
+    kept = tasks.recall(task.key, dict[str, str])
     if kept is None or tasks.store is None:
         return False
     found: dict[str, bytes] = {}
-    for name, digest in kept.files.items():
+    for name, digest in kept.items():
         data = tasks.store.get(digest)
         # Another builder whose key is trusted may have made the entry.
         if data is None or Path(name).name != name or name in ("", ".", "..") or "\0" in name:
@@ -262,10 +256,7 @@ def keep_files(task: Task, folder: Path, patterns: Sequence[str], tasks: Tasks) 
         data = path.read_bytes()
         found[path.name] = sha256(data)
         tasks.store.put(found[path.name], data)
-    tasks.keep(task.key, Files(found))
-
-
-NOT_COMPARED = "nothing: the cache is off"
+    tasks.keep(task.key, found)
 
 
 class _Record(Struct, frozen=True):
@@ -290,7 +281,7 @@ def open_tasks(
     block succeeds, its tasks are recorded for the next build. The cache is trimmed in any case.
     """
     if store is None:
-        yield Tasks(None, {}, on_done), NOT_COMPARED
+        yield Tasks(None, {}, on_done), "nothing: the cache is off"
         return
     file = str(manifest.resolve())
     of_file, of_name = _place("manifest", file), _place("bundle", name)
