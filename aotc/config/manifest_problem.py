@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 
-from aotc_runtime.base.suggestions import closest
+from aotc_runtime.base.suggestions import closest, did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath
 
 SHOWN_CHARACTERS_MAX = 60
@@ -65,11 +65,10 @@ def unknown_reference(
     The cause is `unknown-KIND` with the kind of name; `known` has the declared names, and `hint` is
     what to do when none of them comes close.
     """
-    close = closest(name, known)
     return Problem(
         "AOTC-E806",
         path,
-        f"did you mean `{close}`?" if close else hint,
+        did_you_mean(name, known, hint),
         expected=f"one of: {', '.join(sorted(known))}" if known else "",
         found=spell(name),
         cause=f"unknown-{kind.replace(' ', '-')}",
