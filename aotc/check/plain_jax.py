@@ -24,9 +24,10 @@ from aotc.check import rounding_steps
 from aotc.check.plain_structures import Array, Node, Nothing, Passed, Spelled, leaf_of
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.compile.precision.bfloat16_products import round_factors
-from aotc.compile.xla.ynn_fusions import PRODUCTS_ALONE, has_wrong_fusion
+from aotc.compile.xla.ynn_fusions import has_wrong_fusion
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, with_leaves
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.engines.xla.xla_features import PRODUCTS_ALONE
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import KeyImpl
 

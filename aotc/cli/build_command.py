@@ -216,5 +216,5 @@ def _print(built: Built, report: dict[str, Any], out: Output, *, explain: bool) 
         print_tasks(built.tasks, built.compared)
     print_notes(built.notes)
     if built.attestation is None:
-        signing = f"aotc sign {built.bundle.path} --key KEY"
-        print_notes([f"the bundle is unsigned and will not load; sign it: {signing}"])
+        only = "`aotc sign` adds no provenance and SBOM"
+        print_notes([f"the bundle is unsigned and will not load: build again with --key; {only}"])

@@ -25,8 +25,13 @@ OF_COMMANDS = ("--json", "-v", "--verbose")
 """Options that commands have and groups do not."""
 
 
-OF_MANIFEST = {"--engine": "engines", "--precision": "[precision.NAME]", "--profile": "profiles"}
-"""Keys of the build manifest that are no options of `aotc build`; each has a guide."""
+OF_BUILD = {
+    "--engine": "write `engines` in the manifest (docs/guides/engines.md)",
+    "--precision": "write `[precision.NAME]` in the manifest (docs/guides/precision.md)",
+    "--profile": "write `profiles` in the manifest (docs/guides/profiles.md)",
+    "--sign": "sign with `--key FILE`",
+}
+"""Hints for what is no option of `aotc build`."""
 
 
 UNCUT = 1000
@@ -146,9 +151,8 @@ def _report_usage_error(error: click.ClickException, out: Output) -> int:
     hint: str = getattr(error, "hint", f"run `{name} --help`")
     if _is_option_of_commands(error):
         hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
-    elif name == "aotc build" and (key := OF_MANIFEST.get(getattr(error, "option_name", ""))):
-        page = key.strip("[").partition(".")[0]
-        hint = f"write `{key}` in the manifest (docs/guides/{page}.md)"
+    elif name == "aotc build":
+        hint = OF_BUILD.get(getattr(error, "option_name", ""), hint)
     made = refusal(
         "AOTC-E001",
         name,

@@ -74,6 +74,5 @@ def sign(
         known[id].label if id in known else id[:16] or "a key without id" for id in made.earlier
     )
     checked = "accepted by the policy" if policy else "not verified: --trust POLICY"
-    checks = f" ({checked})" if made.earlier else ""
-    earlier = f"beside   {others or 'no other signature'}{checks}"
+    earlier = f"beside   {others} ({checked})" if others else "no other signatures"
     out.result(document, lambda: say(done, f"with key {attestation.key_id}", earlier))

@@ -34,7 +34,6 @@ from aotc.check.parity_process import Ran
 from aotc.check.trial_records import FIXTURE, Call, call_file, found_file, tried_file
 from aotc.check.trial_truth import Side, Verdict
 from aotc.check.trial_verdict import At, leaks
-from aotc.compile.xla.ynn_fusions import PRODUCTS_ALONE
 from aotc.pipeline import code_identity
 from aotc.pipeline.cached_tasks import Kind, Task, Tasks
 from aotc.pipeline.children.program_worker import Job
@@ -43,6 +42,7 @@ from aotc.pipeline.task_pool import Workers
 from aotc.pipeline.user_processes import PROGRAM_WORKER
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import chunks_of, sha256
+from aotc_runtime.engines.xla.xla_features import PRODUCTS_ALONE
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.manifest_labels import executable_key, label

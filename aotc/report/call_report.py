@@ -56,6 +56,7 @@ def run_once(
     if output is not None:
         write_npz(output, results)
         document["output"] = str(output)
+    expected = _of_profile(expected, results, document["path"].removeprefix(entry_point))
     return document, tuple(_compare(results, expected, rtol, atol))
 
 
@@ -78,12 +79,16 @@ def _input_leaves(
             expected=", ".join(known) or "no inputs",
             hint=f"add `--input {missing[0]}=@FILE.npy`" if missing and not surplus else None,
         )
-    return [
-        fill_array(spec, value)
-        if isinstance(value := given[spec.path], str)
-        else with_dtype(value, numpy_dtype(spec.dtype))
-        for spec in specs
-    ]
+    leaves = []
+    for spec in specs:
+        value, dtype = given[spec.path], numpy_dtype(spec.dtype)
+        leaf = fill_array(spec, value) if isinstance(value, str) else with_dtype(value, dtype)
+        if leaf.dtype.newbyteorder("=") != dtype:
+            where, found = f"--input {spec.path}", leaf.dtype.name
+            hint = f"write it as {dtype.name}; of a file, save `x.astype('{dtype.name}')`"
+            raise refusal("AOTC-E606", where, found, expected=dtype.name, hint=hint)
+        leaves.append(leaf)
+    return leaves
 
 
 def _document(bundle: LoadedBundle, entry_point: str, results: dict[str, Array]) -> dict[str, Any]:
@@ -112,6 +117,21 @@ def _preview(array: Array) -> str:
         return str(array)
 
 
+def _of_profile(
+    expected: dict[str, Array | str], results: dict[str, Array], profile: str
+) -> dict[str, Array | str]:
+    """Return expected results by their own names, without those that have another profile's.
+
+    `profile` is that which served the call, as `aotc record-expected` writes it: `[batch=8]`.
+    """
+    own = {
+        name.removesuffix(profile): array
+        for name, array in expected.items()
+        if name in results or name.endswith(profile) or name.partition("[")[0] not in results
+    }
+    return own if len({*own} & {*results}) else expected
+
+
 def _compare(
     results: dict[str, Array], expected: dict[str, Array | str], rtol: float, atol: float
 ) -> list[Finding]:
@@ -135,13 +155,6 @@ def _compare(
             if not difference.within:
                 found = str(difference)
         if found:
-            findings.append(
-                finding(
-                    "AOTC-E954",
-                    f"result {name}",
-                    found,
-                    expected=f"{reference.dtype.name}{list(reference.shape)}, "
-                    f"within rtol={rtol:g} atol={atol:g}",
-                )
-            )
+            wanted = f"{reference.dtype.name}{list(reference.shape)}, within {rtol=:g} {atol=:g}"
+            findings.append(finding("AOTC-E954", f"result {name}", found, expected=wanted))
     return findings

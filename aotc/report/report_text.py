@@ -180,12 +180,15 @@ def _print_entry_point(name: str, entry: dict[str, Any]) -> None:
 
 def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
     """Yield what was traced of an entry point, and who does its work, if its evidence was read."""
-    if coverage := entry.get("coverage"):
+    coverage = entry.get("coverage")
+    if coverage:
         missed = sum(f["traced"] < f["lines"] for own in coverage["files"].values() for f in own)
         rest = f", {count(missed, 'function')} not whole" if missed else ""
         yield f"traced {coverage['traced']} of {count(coverage['lines'], 'line')}{rest}"
     if entry.get("reference") == "recorded":
-        yield "compared with results recorded elsewhere, which plain JAX did not compute here"
+        yield "max err is against results recorded elsewhere, which plain JAX did not compute here"
+    elif coverage:
+        yield "max err is against plain JAX"
     if model := entry.get("model"):
         yield source_text(model, has_precision="precision" in entry)
     if entry.get("numerics") == "finite":
@@ -278,7 +281,9 @@ def source_text(model: dict[str, Any], *, has_precision: bool = False) -> str:
     checked = "its results were compared with none of its framework's"
     if expected := model.get("expected"):
         within = f"{expected['atol']} + {expected['rtol']} * |expected|"
-        whose = "before weights were rounded, it gave" if has_precision else "gives"
+        whose = (
+            "before weights were rounded, it gave" if has_precision else "in plain JAX, it gives"
+        )
         checked = f"{whose} what {expected['file']} has, within {within}"
         if missing := ", ".join(expected["not_compared"]):
             checked += f"; not compared: {missing}"

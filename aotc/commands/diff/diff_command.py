@@ -1,7 +1,9 @@
 """`aotc diff`."""
 
+import sys
 from functools import partial
 from pathlib import Path
+from shutil import get_terminal_size
 
 import click
 
@@ -30,8 +32,7 @@ HELP_SECTION = "Inspect and verify"
 @click.option(
     "--lines",
     type=click.IntRange(min=0),
-    default=60,
-    show_default=True,
+    show_default="60, cut to the terminal",
     metavar="N",
     help="Maximum diff lines per module",
 )
@@ -43,7 +44,7 @@ def diff(
     after: reference_options.BundleReference,
     trust: Path | None,
     rules: tuple[str, ...],
-    lines: int,
+    lines: int | None,
     full: bool,
     ca: Path | None,
 ) -> int:
@@ -82,8 +83,10 @@ def diff(
     looking = partial(reference_options.open_with_notes, out, policy=policy, full=full, ca=ca)
     with looking(before) as old, looking(after) as new:
         one, two = (review(each.source, policy, now, each.unread) for each in (old, new))
-        found = compare(one, two, lines_max=lines)
+        found = compare(one, two, lines_max=60 if lines is None else lines)
     findings = tuple(violations(wanted, found))
     document = diff_document(found)
     document["weights_hashed"] = not (old.unread or new.unread)
-    return out.verdict(document, diff_lines(found), findings, BudgetExceededError.exit_code)
+    is_cut = lines is None and sys.stdout.isatty()
+    width = get_terminal_size().columns if is_cut else None
+    return out.verdict(document, diff_lines(found, width), findings, BudgetExceededError.exit_code)

@@ -50,8 +50,8 @@ def _change_document(change: Change) -> dict[str, Any]:
     return {"kind": change.kind, "where": change.where, "before": before, "after": after}
 
 
-def diff_lines(diff: Diff) -> Iterator[str]:
-    """Yield the text of `aotc diff`."""
+def diff_lines(diff: Diff, width: int | None = None) -> Iterator[str]:
+    """Yield the text of `aotc diff`, with lines of modules cut to a width."""
     for sign, side in (("-", diff.before), ("+", diff.after)):
         word = "verified" if side.verified else "signatures not checked"
         yield f"{sign} {side.bundle}  {side.name} {side.version}  {side.root_digest[:19]}  ({word})"
@@ -76,7 +76,7 @@ def diff_lines(diff: Diff) -> Iterator[str]:
         yield f"module {_every([place for module in modules for place in module.places])}"
         if modules[0].note:
             yield f"  {modules[0].note}"
-        yield from (f"  {line}" for line in modules[0].lines)
+        yield from (f"  {line}"[:width] for line in modules[0].lines)
         if modules[0].left_out:
             yield f"  … {count(modules[0].left_out, 'line')} more; --lines shows them"
 

@@ -34,7 +34,8 @@ def engines(out: Output, program: Path, target: str | None) -> None:
     from aotc.commands.engines.engines_survey import survey
 
     if program.suffix not in (known := (".toml", *suffixes())):
-        raise click.BadParameter(f"one of: {', '.join(known)}", param_hint="FILE|MANIFEST")
+        expected = f"ends in '{program.suffix}', not in one of: {', '.join(known)}"
+        raise click.BadParameter(expected, param_hint="FILE|MANIFEST")
     with (
         temporary_folder(Path(tempfile.gettempdir()), "aotc-engines-", "") as folder,
         progress(quiet=out.json) as on_stage,

@@ -367,6 +367,7 @@ class Answer(Struct, frozen=True):
         ranges: By name, those of sizes that a model file states; None for an open end.
         sizes: By name, the only sizes that a model file has the program for.
         changes: Paths of inputs that a model changes.
+        narrowed: Parameters that have 64 bits in a model file, by name, with their dtype there.
     """
 
     parameters: list[Parameter]
@@ -376,3 +377,4 @@ class Answer(Struct, frozen=True):
     ranges: dict[str, tuple[int | None, int | None]] = {}
     sizes: dict[str, tuple[int, ...]] = {}
     changes: list[str] = []
+    narrowed: dict[str, str] = {}

@@ -209,6 +209,7 @@ def _read_model_file(source: SourceFile) -> init_request.Answer:
     ranges: dict[str, tuple[int | None, int | None]] = {}
     names = AxisNames(model)
     parameters: dict[str, init_request.Parameter] = {}
+    narrowed: dict[str, str] = {}
     inputs = [*zip(paths_of(model), model.inputs, strict=True)]
     changes = [path for path, each in inputs if each.changes]
     for path, each in inputs:
@@ -221,13 +222,20 @@ def _read_model_file(source: SourceFile) -> init_request.Answer:
             if not isinstance(axis, int):
                 ranges[name] = model.ranges.get(axis or "", (None, None))
         dtype = NARROWER.get(each.dtype, each.dtype).name
+        if dtype != each.dtype.name:
+            narrowed[first] = each.dtype.name
         parameter = parameters.setdefault(
             first, init_request.Parameter(first, has_default=False, stated={})
         )
         parameter.stated[path] = f"{dtype}[{','.join(axes)}]"
     sizes = {str(names.renamed.get(name, name)): found for name, found in model.sizes.items()}
     return init_request.Answer(
-        [*parameters.values()], False, ranges=ranges, sizes=sizes, changes=changes
+        [*parameters.values()],
+        enable_x64=False,
+        ranges=ranges,
+        sizes=sizes,
+        changes=changes,
+        narrowed=narrowed,
     )
 
 

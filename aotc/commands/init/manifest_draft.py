@@ -72,6 +72,7 @@ class Draft:
         notes: Remarks for the reader of the manifest.
         donate: Parameters whose memory a call may take.
         recorded: The call that the fixtures read.
+        narrowed: Parameters that have 64 bits in the model file, with their dtype there.
         engines: Those that are installed, the default first.
     """
 
@@ -89,6 +90,7 @@ class Draft:
     notes: tuple[str, ...]
     donate: tuple[str, ...]
     recorded: RecordedCall | None
+    narrowed: Mapping[str, str]
     engines: tuple[str, ...] = ()
 
 
@@ -135,6 +137,7 @@ def draft(
         ),
         donate=tuple(dict.fromkeys(path.partition("/")[0] for path in answer.changes)),
         recorded=request.recorded,
+        narrowed={} if reader.dtypes & set(WIDE_DTYPES) else answer.narrowed,
     )
 
 
@@ -212,11 +215,15 @@ def _default_range(size: int, least: int | None, most: int | None) -> tuple[int,
 def _file_notes(
     request: Request, dimensions: Mapping[str, DimensionDraft], answer: Answer
 ) -> Iterator[str]:
-    """Yield notes on shorter ranges than a model file's, and on statistics that calls change."""
+    """Yield notes on sizes and ranges of a model file, and on statistics that calls change."""
     if trained := [path for path in answer.changes if path.endswith("running_mean")]:
         yield f"each call changes {trained[0]}: was the model exported without `eval()`?"
+    if is_model_file(request.function) and not dimensions:
+        yield "all sizes are fixed, as the file has them: to name some, export with dynamic shapes"
     for name, draft in dimensions.items():
-        _, most = answer.ranges.get(name, (None, None))
+        least, most = answer.ranges.get(name, (None, None))
+        if draft.low == least and least > 1:
+            yield f"{name} is {least} or more, as the file's export states: it refuses {least - 1}"
         if name not in request.dimensions and most is not None and draft.high < most < 2**31:
             yield (
                 f"{name} is up to {draft.high} here, and up to {most} in the file: state the range "
@@ -512,7 +519,9 @@ def _lines(draft: Draft) -> Iterator[str]:
     if draft.static:
         yield f"static = {to_toml(dict(draft.static))}"
     for parameter, value in draft.inputs.items():
-        yield f"inputs.{toml_key(parameter)} = {to_toml(value)}"
+        dtype = draft.narrowed.get(parameter)
+        remark = f"  # {dtype} in the file: pass 32 bits, or set enable_x64 = true" if dtype else ""
+        yield f"inputs.{toml_key(parameter)} = {to_toml(value)}{remark}"
     if draft.donate:
         yield f"donate = {to_toml(list(draft.donate))}  # calls return their new values"
     yield "tolerance = { rtol = 1e-5, atol = 1e-5 }  # against plain JAX"

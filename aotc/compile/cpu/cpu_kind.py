@@ -16,10 +16,10 @@ from aotc.compile.compiler_protocol import (
 )
 from aotc.compile.cpu import cpu_isa
 from aotc.compile.target_model import TRIPLES, TargetModel, Words
-from aotc.compile.xla.ynn_fusions import OPTION
 from aotc.config.field_types import Size
 from aotc.config.toml_document import Document
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.engines.xla.xla_features import YNN_OPTION
 from aotc_runtime.schema.bundle_manifest import Target
 from aotc_runtime.system import processor_check
 
@@ -105,7 +105,7 @@ _PREFIX = "LIBRARY_FUSION_TYPE_"
 
 def _ynn(*kinds: str) -> dict[str, str]:
     """Return options that give YNNPACK these types of operations, and others to Eigen and XLA."""
-    return {OPTION: ",".join(_PREFIX + kind for kind in kinds)}
+    return {YNN_OPTION: ",".join(_PREFIX + kind for kind in kinds)}
 
 
 _WIDE = {"xla_cpu_prefer_vector_width": "512"}

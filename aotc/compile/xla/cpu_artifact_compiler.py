@@ -23,6 +23,7 @@ from aotc.compile.xla import (
 )
 from aotc.compile.xla.artifact_compiler import compile_artifact, require_names
 from aotc.compile.xla.xla_job import Job
+from aotc_runtime.engines.xla.xla_features import PRODUCTS_ALONE, YNN_OPTION
 
 
 @problem_as_result
@@ -60,8 +61,8 @@ def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
 
     made = compile_artifact(job.artifact, prepare, compile_module)
     hlo_text = jaxlib_private.hlo_text(made.executable)
-    if ynn_fusions.OPTION not in job.options and ynn_fusions.has_wrong_fusion(hlo_text):
-        added = ynn_fusions.PRODUCTS_ALONE
+    if YNN_OPTION not in job.options and ynn_fusions.has_wrong_fusion(hlo_text):
+        added = PRODUCTS_ALONE
         made = compile_artifact(job.artifact, prepare, compile_module)
         hlo_text = jaxlib_private.hlo_text(made.executable)
     if constant_nan.known_nan(hlo_text):

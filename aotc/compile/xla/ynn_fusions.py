@@ -5,12 +5,6 @@ Seen with jaxlib 0.12.0.1, in plain JAX too (docs/contributing/toolchain-notes.m
 
 import re
 
-OPTION = "xla_cpu_experimental_ynn_fusion_type"
-_ALONE = "LIBRARY_FUSION_TYPE_INDIVIDUAL_"
-PRODUCTS_ALONE = {OPTION: f"{_ALONE}DOT,{_ALONE}CONVOLUTION"}
-"""Options for YNNPACK to compute products and convolutions, and XLA what comes behind. Its own
-maxima and minima lose NaN, those of ReLU too."""
-
 _CALLED = re.compile(r" calls=%([^\s,]+),.*__ynn_fusion")
 _NAME = re.compile(r"^%(\S+) \(", re.MULTILINE)
 _WRONG = re.compile(r" (?:bitcast|reshape|transpose)\(| (?:dot|convolution)\(%\S+, %(?!param_)")

@@ -21,6 +21,7 @@ from aotc.pipeline.children.quantized_capture import Name, weight_names
 from aotc.pipeline.children.truth_worker import results_of
 from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.xla.xla_cpu_device import Processor
+from aotc_runtime.engines.xla.xla_features import PRODUCTS_ALONE
 from aotc_runtime.schema.bundle_manifest import InputArgument
 
 SAMPLES_MAX = 512
@@ -98,5 +99,5 @@ def _largest(
     device: Any = Processor()
     device.register_custom_calls(profile.module.custom_call_targets)
     artifact = portable(module).artifact
-    for results in results_of(device, artifact, calls, outputs, {}) if found else ():
+    for results in results_of(device, artifact, calls, outputs, PRODUCTS_ALONE) if found else ():
         yield from zip(found, map(float, results), strict=True)

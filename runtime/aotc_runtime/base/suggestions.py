@@ -5,13 +5,14 @@ from difflib import get_close_matches
 
 
 def closest(name: object, known: Collection[str]) -> str | None:
-    """Return the known name that is most like a misspelt one, whatever its case."""
+    """Return the known name that is most like a misspelt one, or the only one that it begins."""
     if not isinstance(name, str):
         return None
     spelled = {each.casefold(): each for each in sorted(known)}
     # Comparing texts that are longer than any name takes time and finds nothing.
     close = get_close_matches(name[:256].casefold(), spelled, 1)
-    return spelled[close[0]] if close else None
+    begun = [each for each in spelled if len(name) > 2 and each.startswith(name.casefold())]
+    return spelled[close[0]] if close else spelled[begun[0]] if len(begun) == 1 else None
 
 
 def did_you_mean(name: object, known: Collection[str], otherwise: str) -> str:

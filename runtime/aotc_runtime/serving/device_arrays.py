@@ -204,7 +204,7 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
 def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> AotcError:
     is_masked = hasattr(value, "mask")
     made = "value.filled(number)" if is_masked else f"np.asarray(value, {_dtype_name(dtype)})"
-    found, expected = with_article(type(value).__name__) + more, f"a {dtype.name} array"
+    found, expected = with_article(type(value).__name__) + more, f"{with_article(dtype.name)} array"
     return refusal("AOTC-E605", where, found, expected=expected, hint=f"pass `{made}`")
 
 

@@ -25,8 +25,12 @@ def test_results_are_printed_and_written(aotc: Run, command: list[str], tmp_path
     with np.load(tmp_path / "y.npz") as written:
         assert set(written.files) == {"label", "probabilities"}
         np.save(tmp_path / "p.npy", written["probabilities"] + np.float32(0.01))
+        named = {f"probabilities[batch={size}]": written["probabilities"] for size in (1, 8)}
+    np.savez(tmp_path / "recorded.npz", **named)
+    np.savez(tmp_path / "other.npz", **{"probabilities[batch=1]": named["probabilities[batch=1]"]})
     again = [*command, "--input", "image=8x64xf32=1"]
-    assert aotc(*again, "--expect", "@y.npz").exit_code == 0
+    for file, code in (("y", 0), ("recorded", 0), ("other", 2)):
+        assert aotc(*again, "--expect", f"@{file}.npz").exit_code == code
     differs = aotc(*again, "--expect", "probabilities=@p.npy")
     assert (differs.exit_code, differs.codes) == (8, ["AOTC-E954"])
     assert aotc(*again, "--expect", "probabilities=@p.npy", "--atol", "0.02").exit_code == 0
@@ -52,6 +56,7 @@ BAD_INPUTS: dict[str, tuple[list[str], str]] = {
     "more than fits into memory": (["image=99999999999999x64xf32"], "AOTC-E011"),
     "axes without end": (["image=" + "1x" * 70 + "f32"], "AOTC-E011"),
     "another dtype": (["image=8x64xf64"], "AOTC-E606"),
+    "another dtype in a file": (["@wide.npz"], "AOTC-E606"),
     "a size without profile": (["image=7x64xf32"], "AOTC-E611"),
     "no rows": (["image=0x64xf32"], "AOTC-E613"),
 }
@@ -63,6 +68,7 @@ def test_inputs_that_cannot_be_used_are_refused_with_exit_code_2(
 ) -> None:
     np.savez(tmp_path / "two.npz", a=1, b=2)
     np.savez(tmp_path / "named.npz", image=np.ones((8, 64), np.float32))
+    np.savez(tmp_path / "wide.npz", image=np.ones((8, 64)))
     (tmp_path / "empty.npy").touch()
     (tmp_path / "half.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:300])
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)

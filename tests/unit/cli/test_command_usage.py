@@ -81,6 +81,7 @@ def test_misuse_shows_usage(refused: Run, aotc: Run, line: str, where: str, foun
         (["-v", "verify", "b"], "aotc COMMAND ... -v"),
         (["targets", "--json", "list"], "aotc targets COMMAND ... --json"),
         (["build", "m", "--precision", "x"], "`[precision.NAME]` in the manifest (docs/guides/"),
+        (["build", "m", "--sign", "x"], "sign with `--key FILE`"),
     ],
 )
 def test_misplaced_option_is_sent_where_it_is_read(

@@ -142,7 +142,7 @@ op.table(
 
 
 def _dropout(given: Arguments) -> str | None:
-    return "dropout, random numbers" if given.get("dropout_p") else None
+    return "dropout in training, random numbers" if given.get("dropout_p") else None
 
 
 def _attention(

@@ -25,6 +25,12 @@ from aotc_runtime.engines.xla.xla_sharding import MeshPlacement, Placements, exe
 if TYPE_CHECKING:
     from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
 
+YNN_OPTION = "xla_cpu_experimental_ynn_fusion_type"
+_ALONE = "LIBRARY_FUSION_TYPE_INDIVIDUAL_"
+PRODUCTS_ALONE = {YNN_OPTION: f"{_ALONE}DOT,{_ALONE}CONVOLUTION"}
+"""Options for YNNPACK to compute products and convolutions, and XLA what comes behind: of jaxlib
+0.12.0.1, some of YNNPACK's reductions are wrong, and its maxima and minima lose NaN."""
+
 
 class XlaFeatures(DeviceFeatures):
     """Donation, DLPack and meshes, on every platform."""
@@ -101,7 +107,8 @@ class ProcessorFeatures(XlaFeatures):
                 enable_shardy=False,
             )
             compile_options = xla_client.CompileOptions()
-            compile_options.env_option_overrides = sorted(module.options.items())
+            options = {**PRODUCTS_ALONE, **module.options}
+            compile_options.env_option_overrides = sorted(options.items())
             loaded = device._client.compile_and_load(refined, device._devices, compile_options)
         except (device.error, ImportError, AttributeError, TypeError, ValueError) as error:
             raise refusal("AOTC-E756", module.where, first_line(error)) from error

@@ -82,11 +82,13 @@ def no_profile(
 ) -> AotcError:
     """Return the error (AOTC-E611) for sizes that are accepted and that nothing serves."""
     policies = ", ".join(f"{policy.value} for {d}" for d, policy in policies_of(spec).items())
-    near = sorted(
-        spec.profiles, key=lambda p: sum(abs(p.sizes.get(d, s) - s) for d, s in sizes.items())
-    )
+    near, head = spec.profiles, "the profiles"
+    if len(near) > PROFILES_SHOWN:
+        head = f"{len(near)} profiles, nearest"
+        near = tuple(
+            sorted(near, key=lambda p: sum(abs(p.sizes.get(d, s) - s) for d, s in sizes.items()))
+        )
     shown = [sizes_text(profile.sizes) or "fixed shapes" for profile in near[:PROFILES_SHOWN]]
-    head = f"{len(near)} profiles, nearest" if len(near) > PROFILES_SHOWN else "the profiles"
     asked = sizes_text(sizes)
     given = ", ".join(
         f"{tensor.path} {tensor.dtype.value}{list(shape)}"

@@ -453,6 +453,8 @@ def test_changes_that_are_the_same_in_several_places_are_one_line(larger: Diff) 
     lines = list(diff_lines(larger))
     both = f"f[n=4], f[n=16] for {V3}"
     assert f"  {both}: stablehlo.sine 0 -> 1" in lines
+    cut = [line for line, whole in zip(diff_lines(larger, 30), lines, strict=True) if line != whole]
+    assert {*map(len, cut)} == {30}
     assert len([line for line in lines if "stablehlo.sine 0" in line]) == 1
     assert f"  f[n=4] for {V3}: " in "\n".join(lines), "digests differ, and keep a line each"
 

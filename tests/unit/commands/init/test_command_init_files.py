@@ -68,6 +68,7 @@ def test_what_a_model_changes_is_donated_and_needs_no_input(aotc: Run, tmp_path:
     (entry,) = tomllib.loads((tmp_path / "x.toml").read_text())["entry_points"].values()
     assert entry["donate"] == ["state"]
     assert entry["inputs"].keys() == {"x", "position"}
+    assert "int64 in the file: pass 32 bits" in (tmp_path / "x.toml").read_text()
     assert "eval()" not in done.stderr
     done = aotc("init", str(files / "trained.pt2"), "-o", str(tmp_path / "y.toml"))
     assert "running_mean: was the model exported without `eval()`?" in done.stderr
@@ -94,6 +95,7 @@ def test_pytorch_file_keeps_range_and_batch_axis(aotc: Run, tmp_path: Path, name
     named = ["--input=x=[batch,seq]"] if name == "seq" else []
     done = aotc("init", str(files / "sizes.pt2"), *named, "-o", str(path))
     assert done.exit_code == 0, done.stderr
+    assert "batch is 2 or more, as the file's export states: it refuses 1" in done.stderr
     written = tomllib.loads(path.read_text())
     assert written["dimensions"] == {
         "batch": {"range": [2, 20], "profiles": [2, 8, 20]},

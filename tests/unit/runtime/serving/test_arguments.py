@@ -77,8 +77,8 @@ MASKED = np.ma.masked_array(np.ones(2, np.float32), mask=True)
     "value", [[1.0, 2.0], (1.0,), "1", None, {}, 1.0, 1, b"1", object(), MASKED, Broken()]
 )
 def test_what_is_no_array_is_refused(value: Any) -> None:
-    (finding,) = error_of(ShapeError, as_array, value, np.dtype(np.float32), False, "x").findings
-    assert finding.code == "AOTC-E605"
+    (finding,) = error_of(ShapeError, as_array, value, np.dtype(np.int32), False, "x").findings
+    assert (finding.code, finding.expected) == ("AOTC-E605", "an int32 array")
     assert ("filled" in finding.hint) == (value is MASKED)
 
 

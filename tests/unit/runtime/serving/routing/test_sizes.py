@@ -46,7 +46,7 @@ def test_a_size_that_was_not_compiled_names_the_nearest_profiles(prefill: EntryP
     (finding,) = refused("prefill", prefill, [(1, 17)]).findings
     assert finding.code == "AOTC-E611"
     assert finding.found == "batch=1,seq=17 (tokens int32[1, 17])"
-    nearest = "batch=1,seq=16; batch=2,seq=16; batch=1,seq=32; batch=2,seq=32"
+    nearest = "batch=1,seq=16; batch=1,seq=32; batch=2,seq=16; batch=2,seq=32"
     assert f"one of the profiles {nearest} (out_of_profile: fail for batch" in finding.expected
     assert finding.hint.endswith('or with out_of_profile.seq = "pad"'), "batch=1 is there"
     more = msgspec.structs.replace(prefill, profiles=prefill.profiles * 3)
