@@ -5,6 +5,7 @@ of the evidence, which the root digest covers, but of a build's signed provenanc
 of the source file.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -107,24 +108,17 @@ def read_locations(predicate: Any) -> dict[str, EntryPointLines]:
         stated = msgspec.json.decode(msgspec.json.encode(predicate), type=_Predicate)
     except msgspec.MsgspecError:
         return {}
-    functions: dict[str, dict[str, tuple[FunctionLines, ...]]] = {}
-    decisions: dict[str, dict[str, Decision]] = {}
-    layers: dict[str, dict[str, dict[str, tuple[str, ...]]]] = {}
+    found: defaultdict[str, EntryPointLines] = defaultdict(EntryPointLines)
     for file in stated.buildDefinition.resolvedDependencies:
         try:
             read = msgspec.json.decode(file.annotations, type=_Annotations)
         except msgspec.MsgspecError:
             continue
         for name, each in read.traced.items():
-            functions.setdefault(name, {})[file.name] = each
+            found[name].functions[file.name] = each
         for name, lines in read.decisions.items():
-            found = {dimension: Decision(file.name, line) for dimension, line in lines.items()}
-            decisions.setdefault(name, {}).update(found)
+            for dimension, line in lines.items():
+                found[name].decisions[dimension] = Decision(file.name, line)
         for name, of_layers in read.layers.items():
-            layers.setdefault(name, {})[file.name] = of_layers
-    return {
-        name: EntryPointLines(
-            functions.get(name, {}), decisions.get(name, {}), layers.get(name, {})
-        )
-        for name in sorted(functions.keys() | decisions.keys() | layers.keys())
-    }
+            found[name].layers[file.name] = of_layers
+    return dict(sorted(found.items()))

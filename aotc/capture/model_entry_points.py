@@ -347,7 +347,7 @@ class _Completing:
             bind={**bound, **spec.bind},
         )
         document = Document(self.manifest.path, b"", {}, self.manifest.lines)
-        document.refuse(check_fixtures(self.manifest, completed, self.at[:2]))
+        raise_if(document.findings(check_fixtures(self.manifest, completed, self.at[:2])))
         return completed
 
     def _misnamed_inputs(self, unknown: set[str], lacking: set[str]) -> Iterator[Finding]:

@@ -190,7 +190,7 @@ def build(
     from aotc.report.build_report import build_report
 
     report = {**build_report(built), "reproduced": True if again else None}
-    out.result(report, lambda: _print(built, out, explain=explain, reproduced=again is not None))
+    out.result(report, lambda: _print(built, report, out, explain=explain))
     return 0
 
 
@@ -205,12 +205,12 @@ def _print_task(done: Done) -> None:
     warn(f"{done.task.name}: {seconds}")
 
 
-def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> None:
+def _print(built: Built, report: dict[str, Any], out: Output, *, explain: bool) -> None:
     from aotc.report.build_report import print_tasks
     from aotc.report.report_text import print_build
 
-    print_build(built, verbose=out.verbose)
-    if reproduced:
+    print_build(report, built.isolation, verbose=out.verbose)
+    if report["reproduced"]:
         say("again   reproduced: a second build gave the same root")
     if explain:
         print_tasks(built.tasks, built.compared)

@@ -32,22 +32,16 @@ def key_options(
     name: str = "key", *, required: bool = False, several: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the two options, as `name` and `passphrase_file`."""
-    repeatable = " (repeatable)" if several else ""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        function = click.option(
-            "--passphrase-file", type=FILE, help="File with the key's passphrase"
-        )(function)
-        return click.option(
-            "--key",
-            name,
-            required=required,
-            multiple=several,
-            metavar="FILE|URI",
-            help=f"Private key to sign with{repeatable}",
-        )(function)
-
-    return decorate
+    passphrase = click.option("--passphrase-file", type=FILE, help="File with the key's passphrase")
+    key = click.option(
+        "--key",
+        name,
+        required=required,
+        multiple=several,
+        metavar="FILE|URI",
+        help=f"Private key to sign with{' (repeatable)' if several else ''}",
+    )
+    return lambda function: key(passphrase(function))
 
 
 def signer_of(key: str, passphrase_file: Path | None) -> Signer:

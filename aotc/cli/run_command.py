@@ -85,10 +85,10 @@ def run(
     from aotc.report.call_report import run_once
     from aotc.report.report_text import print_run
 
-    outcome = run_once(
+    document, findings = run_once(
         bundle, entry_point, trust, target, inputs, output, expect, rtol=rtol, atol=atol
     )
-    if outcome.findings:
-        return report_findings(out, outcome.findings, 8, **outcome.document)
-    out.result(outcome.document, lambda: print_run(outcome.document))
+    if findings:
+        return report_findings(out, findings, 8, **document)
+    out.result(document, lambda: print_run(document))
     return 0

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
 
 from aotc.base.errors import BuildManifestError, CompileError
 from aotc.cli.command_output import HELP_OPTION, Output, command, report_findings
@@ -78,8 +79,6 @@ def show(out: Output, name: str, toml: bool) -> None:
     \b
     aotc targets show cpu-x86-64-v3
     """
-    from msgspec import to_builtins
-
     from aotc.compile.compiler_registry import kind_of
     from aotc.compile.target_files import file_text
     from aotc.pipeline.build_plan import resolve_target
@@ -110,8 +109,6 @@ def detect(out: Output, name: str | None) -> None:
     \b
     aotc targets detect --toml web > targets/web.toml
     """
-    from msgspec import to_builtins
-
     from aotc.compile.target_files import NATIVE, file_text, list_targets, target_of
     from aotc.pipeline.build_plan import resolve_target
     from aotc.report.report_text import print_target
@@ -150,8 +147,6 @@ def check(out: Output, name: str) -> int | None:
     Exit code 4 if this host cannot compile for the target. Whether it can run the code does not
     change the exit code.
     """
-    from msgspec import to_builtins
-
     from aotc.pipeline.build_plan import resolve_target
     from aotc.pipeline.target_check import check_target
 

@@ -24,17 +24,14 @@ from aotc.config.input_specs import InputLike as InputLike
 from aotc.config.input_specs import InputList as InputList
 from aotc.config.input_specs import InputTree as InputTree
 from aotc.config.input_specs import all_leaves as all_leaves
-from aotc.config.input_specs import dimensions_of as dimensions_of
 from aotc.config.input_specs import with_leaves as with_leaves
 from aotc.config.manifest_problem import Problem
 from aotc.config.manifest_specs import BuildManifest as BuildManifest
 from aotc.config.manifest_specs import EntryPointSpec as EntryPointSpec
 from aotc.config.manifest_specs import FixtureSpec as FixtureSpec
 from aotc.config.manifest_specs import ManifestKeys
-from aotc.config.manifest_specs import Overrides as Overrides
 from aotc.config.manifest_specs import SourceFile as SourceFile
 from aotc.config.manifest_specs import WeightsSpec as WeightsSpec
-from aotc.config.manifest_specs import profiles_of as profiles_of
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.routing_policies import at_once as at_once
 from aotc.config.toml_document import Document

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, TypeAdapter
 
-from aotc.config.field_types import Arrayed, Distinct, Size, accepting, at_least_one, refusal
+from aotc.config.field_types import Arrayed, Distinct, Size, accepting, refusal
 from aotc.config.manifest_problem import Problem, spell
 from aotc.config.toml_validation import Section
 from aotc_runtime.base.suggestions import closest
@@ -55,7 +55,7 @@ _LISTED = TypeAdapter[tuple[int, ...]](
         tuple[Size, ...],
         Arrayed,
         Distinct,
-        at_least_one("at least one size", "name the sizes to compile for"),
+        accepting(bool, "at least one size", "name the sizes to compile for"),
     ],
     config=Section.__pydantic_config__,
 )

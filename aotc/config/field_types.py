@@ -75,7 +75,7 @@ def accepting[T](
 
 
 def _distinct(raw: object) -> object:
-    if problems := [*duplicates((), raw)] if isinstance(raw, list) else []:
+    if problems := [*duplicates(raw)] if isinstance(raw, list) else []:
         raise problems_error(problems)
     return raw
 
@@ -154,7 +154,7 @@ Version = Annotated[
         "write all three numbers, without leading zeros",
     ),
 ]
-FileText = Annotated[str, accepting(lambda v: bool(v), "a file path", "write the path of the file")]
+FileText = Annotated[str, accepting(bool, "a file path", "write the path of the file")]
 Line = Annotated[
     str, accepting(lambda v: v.isprintable() and 0 < len(v) <= 200, "1 to 200 printable characters")
 ]
@@ -188,8 +188,3 @@ Distinct = BeforeValidator(_distinct)
 
 ByName = AfterValidator(lambda values: dict(sorted(values.items())))
 """Sorts a table whose order means nothing."""
-
-
-def at_least_one(expected: str, hint: str) -> AfterValidator:
-    """Return a validator of arrays and tables that must not be empty."""
-    return accepting(lambda values: bool(values), expected, hint)

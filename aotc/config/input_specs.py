@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, TypeAdapter
@@ -127,7 +126,7 @@ def _tree(raw: object) -> InputTree:
 
 def _input(raw: object) -> InputTree:
     tree = _tree(raw)
-    if next(leaf_paths(tree, ""), None) is None:
+    if next(leaves_of(tree), None) is None:
         hint = f"write {_ARRAY_EXAMPLE}, or remove the parameter"
         raise field_types.refusal("at least one array", hint, found=spell(raw))
     return tree
@@ -162,34 +161,28 @@ def check_input(
 
     `of_file` is whether a model file describes the input.
     """
-    check = partial(check_input, dimensions=dimensions, enable_x64=enable_x64, of_file=of_file)
-    match tree:
-        case InputDict(items=items):
-            for key, child in items.items():
-                yield from check(child, (*path, key))
-        case InputList(items=children):
-            for index, child in enumerate(children):
-                yield from check(child, (*path, index))
-        case InputLike(arguments=arguments):
-            for key, value in arguments.items():
+    for at, leaf in leaves_of(tree, path):
+        if isinstance(leaf, InputLike):
+            for key, value in leaf.arguments.items():
                 if isinstance(value, str):
-                    yield from _undeclared((*path, "arguments", key), value, dimensions)
-        case InputLeaf(shape=shape, stated=dtype):
-            for index, axis in enumerate(shape):
-                if isinstance(axis, str):
-                    yield from _undeclared((*path, "shape", index), axis, dimensions)
-            if dtype is None and not of_file:
-                yield Problem("AOTC-E804", (*path, "dtype"), _ARRAY_HINT)
-            if dtype in WIDE_DTYPES and not enable_x64:
-                allowed = [known for known in DType if known not in WIDE_DTYPES]
-                yield Problem(
-                    "AOTC-E805",
-                    (*path, "dtype"),
-                    "set `enable_x64 = true`, or use a 32-bit dtype",
-                    expected=f"one of: {', '.join(allowed)}",
-                    found=spell(dtype.value),
-                    cause="64-bit-dtypes-are-disabled",
-                )
+                    yield from _undeclared((*at, "arguments", key), value, dimensions)
+            continue
+        for index, axis in enumerate(leaf.shape):
+            if isinstance(axis, str):
+                yield from _undeclared((*at, "shape", index), axis, dimensions)
+        dtype = leaf.stated
+        if dtype is None and not of_file:
+            yield Problem("AOTC-E804", (*at, "dtype"), _ARRAY_HINT)
+        if dtype in WIDE_DTYPES and not enable_x64:
+            allowed = [known for known in DType if known not in WIDE_DTYPES]
+            yield Problem(
+                "AOTC-E805",
+                (*at, "dtype"),
+                "set `enable_x64 = true`, or use a 32-bit dtype",
+                expected=f"one of: {', '.join(allowed)}",
+                found=spell(dtype.value),
+                cause="64-bit-dtypes-are-disabled",
+            )
 
 
 def _undeclared(path: KeyPath, name: str, dimensions: Collection[str]) -> Iterator[Problem]:
@@ -202,15 +195,12 @@ def _undeclared(path: KeyPath, name: str, dimensions: Collection[str]) -> Iterat
 
 def dimensions_of(tree: InputTree) -> set[str]:
     """Return the names of the dimensions that an input's shapes depend on."""
-    match tree:
-        case InputLeaf(shape=shape):
-            return {axis for axis in shape if isinstance(axis, str)}
-        case InputLike(arguments=arguments):
-            return {value for value in arguments.values() if isinstance(value, str)}
-        case InputDict(items=items):
-            return {name for child in items.values() for name in dimensions_of(child)}
-        case InputList(items=children):
-            return {name for child in children for name in dimensions_of(child)}
+    return {
+        name
+        for _, leaf in leaves_of(tree)
+        for name in (leaf.shape if isinstance(leaf, InputLeaf) else leaf.arguments.values())
+        if isinstance(name, str)
+    }
 
 
 def with_leaves[V](
@@ -228,21 +218,27 @@ def with_leaves[V](
 
 def all_leaves(inputs: Mapping[str, InputTree]) -> dict[str, InputLeaf | InputLike]:
     """Map paths to the leaves of all inputs, each in the order in which jax flattens it."""
-    return {path: leaf for name, tree in inputs.items() for path, leaf in leaf_paths(tree, name)}
+    return {
+        "/".join(map(str, path)): leaf
+        for name, tree in inputs.items()
+        for path, leaf in leaves_of(tree, (name,))
+    }
 
 
-def leaf_paths(tree: InputTree, path: str) -> Iterator[tuple[str, InputLeaf | InputLike]]:
-    """Yield the leaves of an input with their paths, in the order in which jax flattens it.
+def leaves_of(
+    tree: InputTree, path: KeyPath = ()
+) -> Iterator[tuple[KeyPath, InputLeaf | InputLike]]:
+    """Yield the leaves of an input with their key paths, in the order in which jax flattens it.
 
-    `path` is that of the input, its parameter. A `like` counts as one leaf, whatever is below it.
+    `path` is that of the input. A `like` counts as one leaf, whatever is below it.
     """
     match tree:
         case InputDict(items=items):
             for key in sorted(items):
-                yield from leaf_paths(items[key], f"{path}/{key}")
+                yield from leaves_of(items[key], (*path, key))
         case InputList(items=children):
             for index, child in enumerate(children):
-                yield from leaf_paths(child, f"{path}/{index}")
+                yield from leaves_of(child, (*path, index))
         case _:
             yield path, tree
 

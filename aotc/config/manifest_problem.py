@@ -6,10 +6,21 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 
-from aotc_runtime.base.suggestions import closest
+from aotc_runtime.base.suggestions import closest, did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath
 
 SHOWN_CHARACTERS_MAX = 60
+
+_TYPES: dict[type, str] = {
+    bool: "boolean",
+    str: "string",
+    int: "integer",
+    float: "float",
+    dict: "table",
+    list: "array",
+    **dict.fromkeys((datetime.datetime, datetime.date, datetime.time), "date or time"),
+}
+"""TOML's types of values, by those of Python."""
 
 _BARE = re.compile(r"\A[A-Za-z0-9_-]+\Z")
 
@@ -54,25 +65,24 @@ def unknown_reference(
     The cause is `unknown-KIND` with the kind of name; `known` has the declared names, and `hint` is
     what to do when none of them comes close.
     """
-    close = closest(name, known)
     return Problem(
         "AOTC-E806",
         path,
-        f"did you mean `{close}`?" if close else hint,
+        did_you_mean(name, known, hint),
         expected=f"one of: {', '.join(sorted(known))}" if known else "",
         found=spell(name),
         cause=f"unknown-{kind.replace(' ', '-')}",
     )
 
 
-def duplicates(path: KeyPath, values: Sequence[object]) -> Iterator[Problem]:
+def duplicates(values: Sequence[object]) -> Iterator[Problem]:
     """Yield AOTC-E807 for each value of an array that occurs before it."""
     seen: list[tuple[type, object]] = []
     for index, value in enumerate(values):
         if (type(value), value) in seen:
             yield Problem(
                 "AOTC-E807",
-                (*path, index),
+                (index,),
                 "remove one of the two",
                 found=spell(value),
                 cause="duplicate-value",
@@ -82,7 +92,7 @@ def duplicates(path: KeyPath, values: Sequence[object]) -> Iterator[Problem]:
 
 def show(value: object) -> str:
     """Return a value as TOML writes it, shortened, with its TOML type."""
-    return f"{spell(value)} ({_kind(value)})"
+    return f"{spell(value)} ({_TYPES.get(type(value), type(value).__name__)})"
 
 
 def spell(value: object) -> str:
@@ -117,23 +127,3 @@ def to_toml(value: object) -> str:
 def toml_key(name: object) -> str:
     """Return a key, quoted where TOML wants it: names of Python may have any letters."""
     return str(name) if _BARE.match(str(name)) else to_toml(str(name))
-
-
-def _kind(value: object) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case int():
-            return "integer"
-        case float():
-            return "float"
-        case dict():
-            return "table"
-        case list():
-            return "array"
-        case datetime.date() | datetime.time():
-            return "date or time"
-        case _:
-            return type(value).__name__

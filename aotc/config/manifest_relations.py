@@ -3,7 +3,7 @@
 Each key of the manifest is valid by itself.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from aotc.config.input_specs import InputLeaf, check_input
@@ -20,11 +20,6 @@ from aotc.config.routing_policies import check_policies
 from aotc.config.sharding_specs import Shardings, check_sharding
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import CompileHere, DType, KeyImpl
-
-type Check = Callable[[ManifestKeys], Iterator[Problem]]
-
-type EntryCheck = Callable[[ManifestKeys, EntryPointSpec, KeyPath], Iterator[Problem]]
-"""A check of one entry point, at this path."""
 
 
 def check_inputs(manifest: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Iterator[Problem]:
@@ -224,21 +219,16 @@ def check_tune(manifest: ManifestKeys) -> Iterator[Problem]:
         )
 
 
-CHECKS: tuple[Check, ...] = (
-    *(check_dimensions, check_targets_profiles, check_shardings),
-    *(check_precisions, check_use, check_tune),
-)
-
-ENTRY_CHECKS: tuple[EntryCheck, ...] = (
-    *(check_inputs, check_entry_profiles, check_out_of_profile, check_parameters),
-    *(check_donations, check_fixtures, check_evaluation, check_ranges),
-)
-
-
 def check(manifest: ManifestKeys) -> Iterator[Problem]:
     """Yield every problem that all the checks find."""
-    for check_all in CHECKS:
+    for check_all in (
+        *(check_dimensions, check_targets_profiles, check_shardings),
+        *(check_precisions, check_use, check_tune),
+    ):
         yield from check_all(manifest)
     for name, entry in manifest.entry_points.items():
-        for check_one in ENTRY_CHECKS:
+        for check_one in (
+            *(check_inputs, check_entry_profiles, check_out_of_profile, check_parameters),
+            *(check_donations, check_fixtures, check_evaluation, check_ranges),
+        ):
             yield from check_one(manifest, entry, ("entry_points", name))

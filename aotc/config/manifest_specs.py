@@ -34,7 +34,6 @@ from aotc.config.field_types import (
     Size,
     Version,
     accepting,
-    at_least_one,
     refusal,
 )
 from aotc.config.input_specs import Input, InputLeaf, InputLike, all_leaves, dimensions_of
@@ -151,7 +150,7 @@ Profiles = Annotated[
     tuple[Mapping[Identifier, Size], ...],
     Arrayed,
     Distinct,
-    at_least_one("at least one profile", "name the sizes to compile for"),
+    accepting(bool, "at least one profile", "name the sizes to compile for"),
 ]
 """An entry point's own list of profiles, each a size for every dimension."""
 
@@ -345,7 +344,7 @@ Engines = Annotated[
     tuple[Name, ...],
     Arrayed,
     Distinct,
-    at_least_one("at least one engine", 'name them in order: engines = ["iree", "xla"]'),
+    accepting(bool, "at least one engine", 'name them in order: engines = ["iree", "xla"]'),
 ]
 """Engines by name, in the order in which they compile."""
 
@@ -479,7 +478,7 @@ class ManifestKeys(Section):
         tuple[FileText, ...],
         Arrayed,
         Distinct,
-        at_least_one("at least one target", "`aotc targets list` shows them"),
+        accepting(bool, "at least one target", "`aotc targets list` shows them"),
         Field(examples=['targets = ["cpu-x86-64-v3"]']),
     ]
     license: Line | None = None
@@ -510,7 +509,7 @@ class ManifestKeys(Section):
     entry_points: Annotated[
         Mapping[Identifier, EntryPointSpec],
         ByName,
-        at_least_one("at least one entry point", "add [entry_points.predict]"),
+        accepting(bool, "at least one entry point", "add [entry_points.predict]"),
         Field(examples=["[entry_points.predict]"]),
     ] = field(kw_only=True)
 

@@ -103,7 +103,7 @@ PrecisionNames = Annotated[
     field_types.Arrayed,
     field_types.Distinct,
     BeforeValidator(lambda raw: [raw] if isinstance(raw, str) else raw),
-    field_types.at_least_one("at least one precision", f'leave the key out for "{FLOAT32}"'),
+    field_types.accepting(bool, "at least one precision", f'leave the key out for "{FLOAT32}"'),
 ]
 """The precisions of an entry point, as one name or a list."""
 

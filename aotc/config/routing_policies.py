@@ -23,7 +23,7 @@ from aotc.config import field_types
 from aotc.config.input_specs import InputLeaf, InputLike, InputTree, all_leaves
 from aotc.config.manifest_problem import Problem, show, spell, unknown_reference
 from aotc.config.toml_validation import Section
-from aotc_runtime.base.suggestions import closest
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import (
     CompileHere,
@@ -104,11 +104,10 @@ def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None
     policy = written["policy"]
     if isinstance(policy, str) and policy in tables:
         return tables[policy].validate_python(written).to_policy()
-    close = closest(policy, tables)
     problem = Problem(
         "AOTC-E805",
         ("policy",) if isinstance(raw, dict) else (),
-        f"did you mean `{close}`?" if close else "write the policy's name in quotes",
+        did_you_mean(policy, tables, "write the policy's name in quotes"),
         expected=(
             "one of: "
             + ", ".join(f'"{name}"' for name in tables)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aotc.base.errors import BuildManifestError, finding, refusal
+from aotc.base.errors import BuildManifestError, finding, raise_if, refusal
 from aotc.config.manifest_problem import Problem, shorten
 from aotc.config.toml_validation import validate
 from aotc_runtime.base.canonical_json import decode_toml
@@ -56,11 +56,6 @@ class Document:
         left.sort(key=lambda p: (toml_source.line_of(self.lines, p.path), self.where(p.path)))
         return [*map(self.finding, left)]
 
-    def refuse(self, problems: Iterable[Problem]) -> None:
-        """Raise BuildManifestError with all problems together, if there are any."""
-        if found := self.findings(problems):
-            raise BuildManifestError(*found)
-
 
 def read(path: Path, kind: str) -> Document:
     """Read a TOML file; `kind` names it in messages ("build manifest", "target file").
@@ -105,7 +100,7 @@ def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
     if any(len(keys) > DEPTH_MAX for keys, _ in _walk(data)):
         raise _too_deep(path)
     document = Document(path, source, data, toml_source.key_lines(text))
-    document.refuse(_wide_integers(data))
+    raise_if(document.findings(_wide_integers(data)))
     return document
 
 
@@ -115,7 +110,7 @@ def parse[T](document: Document, model: type[T], folder: Path | None = None) -> 
     Raises BuildManifestError with all problems that `aotc.config.toml_validation.validate` returns.
     """
     value, problems = validate(document.data, model, folder)
-    document.refuse(problems)
+    raise_if(document.findings(problems))
     assert value is not None, "without problems there is a value"
     return value
 
@@ -129,9 +124,8 @@ def require_schema(document: Document, version: int) -> None:
     if type(found) is int and found != version:
         hint = "use the version of aotc that the file was written for, or rewrite it"
         expected = f"schema = {version}"
-        document.refuse(
-            [Problem("AOTC-E810", ("schema",), hint, expected=expected, found=str(found))]
-        )
+        problem = Problem("AOTC-E810", ("schema",), hint, expected=expected, found=str(found))
+        raise_if([document.finding(problem)])
 
 
 def _bytes(path: Path, kind: str) -> bytes:

@@ -80,11 +80,6 @@ class Recorded:
     where: str
 
 
-def begins(head: bytes) -> bool:
-    """Return whether a file with these first bytes is a tuning file."""
-    return head.startswith(HEAD)
-
-
 def encode(file: TuningFile) -> bytes:
     """Encode a file as indented JSON for version control."""
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"

@@ -44,7 +44,7 @@ from aotc_runtime.schema.bundle_manifest import XLA, engine_name, engine_of
 
 DEFAULTS = BuildOptions()
 
-TUNING_FILE = FileKind("a tuning file", tuning_file.begins)
+TUNING_FILE = FileKind("a tuning file", lambda head: head.startswith(tuning_file.HEAD))
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,11 +165,8 @@ def open_run(request: Request, options: BuildOptions) -> Iterator[BuildRun]:
     If the block is left by an exception, every process of the build is ended.
     Raises CompileError for platforms without a toolchain, UsageError (AOTC-E003).
     """
-    failures, meter = (
-        Failures(keep_going=request.keep_going),
-        Meter(options.on_stage, options.on_done),
-    )
-    manifest = request.manifest
+    failures, manifest = Failures(keep_going=request.keep_going), request.manifest
+    meter = Meter(options.on_stage, options.on_done)
     with open_tasks(options.cache, manifest.path, manifest.name, meter.done) as (tasks, compared):
         every = [t for others in request.next_engines.values() for t in others]
         beside = [t for others in request.beside.values() for t in others.values()]

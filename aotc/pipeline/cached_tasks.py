@@ -71,40 +71,29 @@ def key_of(kind: str, parts: Parts) -> str:
     return sha256(canonical_json.encode({"kind": kind, "parts": dict(parts), "schema": SCHEMA}))
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A changed part of a key; `before` or `now` is None if the part is missing on that side."""
-
-    part: str
-    before: str | None
-    now: str | None
-
-    def __str__(self) -> str:
-        is_file = self.part.startswith(FILES) and not self.part.startswith(CHANGED)
-        if is_file and None in (self.before, self.now):
-            return f"{self.part} is {'now' if self.before is None else 'no longer'} read"
-        if self.before is None:
-            return f"{self.part} added" + _value_text(": ", self.now)
-        if self.now is None:
-            return f"{self.part} removed" + _value_text(": ", self.before)
-        if is_digest(self.before) or is_digest(self.now):
-            return f"{self.part} changed"
-        return f"{self.part} {self.before} -> {self.now}"
+def _change_text(part: str, before: str | None, now: str | None) -> str:
+    """Describe a changed part of a key; `before` or `now` is None if it is missing on that side."""
+    is_file = part.startswith(FILES) and not part.startswith(CHANGED)
+    if is_file and None in (before, now):
+        return f"{part} is {'now' if before is None else 'no longer'} read"
+    if before is None or now is None:
+        value = before or now or ""
+        shown = "" if not value or is_digest(value) else f": {value}"
+        return f"{part} {'added' if before is None else 'removed'}{shown}"
+    if is_digest(before) or is_digest(now):
+        return f"{part} changed"
+    return f"{part} {before} -> {now}"
 
 
-def _value_text(before: str, value: str | None) -> str:
-    return "" if not value or is_digest(value) else before + value
-
-
-def changes(before: Parts, now: Parts) -> Iterator[Change]:
-    """Yield the components that differ, sorted by name.
+def changes(before: Parts, now: Parts) -> Iterator[str]:
+    """Describe the components that differ, sorted by name.
 
     For a package of another version this is only the version, not the digest of its files.
     """
     differ = [part for part in before.keys() | now.keys() if before.get(part) != now.get(part)]
     for part in sorted(differ):
         if part.removeprefix("files of ") == part or part.removeprefix("files of ") not in differ:
-            yield Change(part, before.get(part), now.get(part))
+            yield _change_text(part, before.get(part), now.get(part))
 
 
 type Last = Mapping[str, Parts]
@@ -216,12 +205,12 @@ class Tasks:
     def _reasons(self, task: Task) -> tuple[str, ...]:
         before = self._last.get(task.name)
         if task.kind in UNKEYED:
-            return tuple(map(str, changes(before or task.parts, task.parts))) or (ALWAYS,)
+            return tuple(changes(before or task.parts, task.parts)) or (ALWAYS,)
         if self.store is None:
             return (OFF,)
         if before is None:
             return (UNKNOWN,) if self._last else (FIRST,)
-        return tuple(map(str, changes(before, task.parts))) or (GONE,)
+        return tuple(changes(before, task.parts)) or (GONE,)
 
 
 def _by_number(text: str) -> list[tuple[int, str]]:
@@ -241,19 +230,13 @@ def _expand_reason(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-class Files(Struct, frozen=True):
-    """The names of files, to digests of entries in the cache."""
-
-    files: dict[str, str]
-
-
 def restore_files(task: Task, folder: Path, tasks: Tasks) -> bool:
     """Write a task's cached files into a folder; return whether all were there, else write none."""
-    kept = tasks.recall(task.key, Files)
+    kept = tasks.recall(task.key, dict[str, str])
     if kept is None or tasks.store is None:
         return False
     found: dict[str, bytes] = {}
-    for name, digest in kept.files.items():
+    for name, digest in kept.items():
         data = tasks.store.get(digest)
         # Another builder whose key is trusted may have made the entry.
         if data is None or Path(name).name != name or name in ("", ".", "..") or "\0" in name:
@@ -273,10 +256,7 @@ def keep_files(task: Task, folder: Path, patterns: Sequence[str], tasks: Tasks) 
         data = path.read_bytes()
         found[path.name] = sha256(data)
         tasks.store.put(found[path.name], data)
-    tasks.keep(task.key, Files(found))
-
-
-NOT_COMPARED = "nothing: the cache is off"
+    tasks.keep(task.key, found)
 
 
 class _Record(Struct, frozen=True):
@@ -301,7 +281,7 @@ def open_tasks(
     block succeeds, its tasks are recorded for the next build. The cache is trimmed in any case.
     """
     if store is None:
-        yield Tasks(None, {}, on_done), NOT_COMPARED
+        yield Tasks(None, {}, on_done), "nothing: the cache is off"
         return
     file = str(manifest.resolve())
     of_file, of_name = _place("manifest", file), _place("bundle", name)

@@ -212,16 +212,13 @@ class ParityCheck:
         for name, entry_point in manifest.entry_points.items():
             for index, profile in enumerate(entry_point.profiles):
                 key = executable_key(name, profile.sizes)
-                yield f"call {name} {index}", _file(plain_structures.call_file(folder, key).path)
+                path = plain_structures.call_file(folder, key).path
+                yield f"call {name} {index}", sha256(path.read_bytes())
         for tried in self.tried.get(manifest.target.name, []):
             yield f"trials of {tried.entry.entry_point}", sha256(msgspec.msgpack.encode(tried))
             for call in {trial.call: None for trial, plain in tried.pairs() if not plain.skipped}:
                 path = call_file(folder, call)
-                yield f"call {call.key.label} of {call.inputs}", _file(path)
-
-
-def _file(path: Path) -> str:
-    return sha256(path.read_bytes())
+                yield f"call {call.key.label} of {call.inputs}", sha256(path.read_bytes())
 
 
 def manifest_parts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:

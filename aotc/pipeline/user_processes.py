@@ -27,7 +27,6 @@ from aotc.check import parity_process
 from aotc.check.trial_records import plan_file
 from aotc.config.build_manifest import BuildManifest, InputLike
 from aotc.config.checkpoint_files import files_of
-from aotc.config.manifest_sections import program_sections
 from aotc.pipeline import code_identity
 from aotc.pipeline.cached_tasks import Kind, Task, Tasks, keep_files, restore_files
 from aotc.pipeline.children.program_worker import Job
@@ -184,7 +183,7 @@ class Source:
             f"precision of {name}": sha256(repr((each.precision, each.keep)).encode())
             for name, each in self.job.manifest.chosen.items()
         }
-        return {**code, **program_sections(self.job.manifest.text), **chosen}
+        return {**code, **code_identity.program_sections(self.job.manifest.text), **chosen}
 
 
 def capture(

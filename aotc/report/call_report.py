@@ -1,7 +1,6 @@
 """One call of a loaded bundle from the command line: inputs from files, results to a file."""
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,6 @@ from aotc_runtime.serving.flattened_arguments import flatten
 from aotc_runtime.serving.readiness import compare
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A JSON-able result of a call, and the results that differ from the expected ones."""
-
-    document: dict[str, Any]
-    findings: tuple[Finding, ...]
-
-
 def run_once(
     bundle_path: Path,
     entry_point: str,
@@ -38,8 +29,8 @@ def run_once(
     *,
     rtol: float,
     atol: float,
-) -> Outcome:
-    """Load, call once, write and compare.
+) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """Load, call once, write and compare: a JSON-able result, and the arrays that differ.
 
     Raises what `load` and a call raise; UsageError: AOTC-E011 malformed `--input` or `--expect`,
     E012 a file that cannot be read, E013 inputs that are not the entry point's; E003 if `output`
@@ -66,7 +57,7 @@ def run_once(
         write_npz(output, results)
         document["output"] = str(output)
     expected = _of_profile(expected, results, document["path"].removeprefix(entry_point))
-    return Outcome(document, tuple(_compare(results, expected, rtol, atol)))
+    return document, tuple(_compare(results, expected, rtol, atol))
 
 
 def _input_leaves(

@@ -1,6 +1,6 @@
 """A reviewed bundle as data: what it contains and who claims to have signed it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import starmap
 from types import MappingProxyType
@@ -231,10 +231,6 @@ def structure_text(tree: pytrees.Tree, specs: Sequence[bundle_manifest.TensorSpe
     def joined(items: Sequence[pytrees.Tree]) -> str:
         return ", ".join(structure_text(item, specs) for item in items)
 
-    def fields(names: Sequence[str], items: Sequence[pytrees.Tree]) -> Iterator[str]:
-        for name, item in zip(names, items, strict=True):
-            yield f"{name}={structure_text(item, specs)}"
-
     def pair(key: str | int, item: pytrees.Tree) -> str:
         return f"{key!r}: {structure_text(item, specs)}"
 
@@ -252,7 +248,7 @@ def structure_text(tree: pytrees.Tree, specs: Sequence[bundle_manifest.TensorSpe
             return f"[{joined(items)}]"
         case pytrees.TupleNode(items=items):
             return f"({joined(items)}{',' * (len(items) == 1)})"
-        case pytrees.NamedTupleNode(type=name, fields=names, items=items):
-            return f"{name}({', '.join(fields(names, items))})"
-        case pytrees.RecordNode(type=name, fields=names, items=items):
-            return f"{name}({', '.join(fields(names, items))})"
+        case pytrees.NamedTupleNode() | pytrees.RecordNode():
+            named_items = zip(tree.fields, tree.items, strict=True)
+            fields = (f"{name}={structure_text(item, specs)}" for name, item in named_items)
+            return f"{tree.type}({', '.join(fields)})"

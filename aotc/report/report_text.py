@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -13,16 +13,13 @@ from msgspec import UNSET
 
 from aotc.base.constants import EVERYTHING, NOT_SET, SET
 from aotc.base.errors import by_reason, shorten
+from aotc.base.stages import Bundle
 from aotc.report.sizes_report import masks_and_lengths, shapes_lines
 from aotc_runtime.base import ulps
 from aotc_runtime.base.rendering import printable, say
 from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema import bundle_manifest
 from aotc_runtime.schema.manifest_labels import sizes_text
-
-if TYPE_CHECKING:
-    from aotc.pipeline.build import Built
-from aotc.base.stages import Bundle
 
 
 def size(count: int) -> str:
@@ -165,7 +162,7 @@ def _print_entry_point(name: str, entry: dict[str, Any]) -> None:
         )
         rows.append([*map(printable, row)])
     room = get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
-    for text, is_header in columns(PROFILE_COLUMNS, rows, room, indent=4):
+    for text, is_header in _profile_table(rows, room):
         _line("" if is_header else text, title=text if is_header else "")
     for line in (*shapes_lines(entry), *evidence_lines(entry)):
         _line(f"    {line}")
@@ -337,11 +334,8 @@ def _key_of(claim: dict[str, Any]) -> str:
     return claim["key_id"][:16] or "a key without id"
 
 
-def print_build(built: Built, *, verbose: bool) -> None:
-    """Print the text of `aotc build`."""
-    from aotc.report.build_report import build_report
-
-    report = build_report(built)
+def print_build(report: dict[str, Any], isolation: Sequence[str], *, verbose: bool) -> None:
+    """Print the text of `aotc build`; `isolation` is as in `Built`."""
     _line(
         f"  {report['bundle']}  {size(report['size_bytes'])}",
         title=f"{report['name']} {report['version']}",
@@ -362,7 +356,7 @@ def print_build(built: Built, *, verbose: bool) -> None:
         _line(f"lifted  {what} into weights: {shorten([*lifted.values()], 6)}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
     _line(f"took    {times}")
-    for measure in built.isolation if verbose else ():
+    for measure in isolation if verbose else ():
         _line(f"apart   {measure}")
     for job, lines in report["diagnostics"].items():
         if verbose:
@@ -421,17 +415,15 @@ GAPS = (2, 1)
 """Columns of space between two cells: where there is room, and where there is not."""
 
 
-def columns(
-    header: Sequence[str], rows: Sequence[Sequence[str]], room: int, indent: int
-) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of a table, each with whether it is the header.
+def _profile_table(rows: Sequence[Sequence[str]], room: int) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of an entry point's table, each with whether it is the header.
 
     The first cell of a row is its name, aligned left; the others are aligned right. `room` is the
     width of a line. Where names leave too little even with narrow gaps, each has a line of its own.
     """
+    header, begin = PROFILE_COLUMNS, " " * 4
     widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
-    gap = next((g for g in GAPS if indent + sum(widths) + g * (len(widths) - 1) <= room), 0)
-    begin = " " * indent
+    gap = next((g for g in GAPS if len(begin) + sum(widths) + g * (len(widths) - 1) <= room), 0)
 
     def numbers(row: Sequence[str], between: int) -> str:
         pairs = zip(row[1:], widths[1:], strict=True)

@@ -172,10 +172,7 @@ _PATH_BENEATH = 1
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def _check_result(result: int) -> int:
@@ -206,11 +203,10 @@ def _landlock(hidden: list[str], folder: str) -> None:
 
     Landlock has only rules that allow.
     """
-    libc = _libc()
-    version = _check_result(libc.syscall(_LANDLOCK_CREATE, None, 0, _VERSION))
+    version = _check_result(_LIBC.syscall(_LANDLOCK_CREATE, None, 0, _VERSION))
     changes = _CHANGES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     attribute = struct.pack("=Q", changes | (_READ_FILE if hidden else 0))
-    ruleset = _check_result(libc.syscall(_LANDLOCK_CREATE, attribute, len(attribute), 0))
+    ruleset = _check_result(_LIBC.syscall(_LANDLOCK_CREATE, attribute, len(attribute), 0))
     allowed = [(path, _READ_FILE) for path in _others(hidden)]
     allowed += [(path, _READ_FILE) for path in _HARMLESS if hidden]
     allowed += [(folder, changes & ~_SPECIAL), (os.devnull, changes & (_WRITE_FILE | _TRUNCATE))]
@@ -220,11 +216,11 @@ def _landlock(hidden: list[str], folder: str) -> None:
                 descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
                 try:
                     rule = struct.pack("=Qi", rights, descriptor)
-                    _check_result(libc.syscall(_LANDLOCK_ADD, ruleset, _PATH_BENEATH, rule, 0))
+                    _check_result(_LIBC.syscall(_LANDLOCK_ADD, ruleset, _PATH_BENEATH, rule, 0))
                 finally:
                     os.close(descriptor)
-        _no_new_privileges(libc)
-        _check_result(libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0))
+        _no_new_privileges()
+        _check_result(_LIBC.syscall(_LANDLOCK_RESTRICT, ruleset, 0))
     finally:
         os.close(ruleset)
 
@@ -242,20 +238,19 @@ def _others(hidden: list[str]) -> Iterator[str]:
 
 def _mounts(hidden: list[str]) -> None:
     """Mount the empty device over each file, for this process alone."""
-    libc = _libc()
-    if libc.unshare(_CLONE_NEWNS) < 0:
+    if _LIBC.unshare(_CLONE_NEWNS) < 0:
         user, group = os.geteuid(), os.getegid()
-        _check_result(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+        _check_result(_LIBC.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
         Path("/proc/self/setgroups").write_text("deny", "ascii")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1", "ascii")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", "ascii")
-    _check_result(libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+    _check_result(_LIBC.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
     for path in hidden:
-        _check_result(libc.mount(b"/dev/null", os.fsencode(path), None, _MS_BIND, None))
+        _check_result(_LIBC.mount(b"/dev/null", os.fsencode(path), None, _MS_BIND, None))
 
 
-def _no_new_privileges(libc: ctypes.CDLL) -> None:
-    _check_result(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+def _no_new_privileges() -> None:
+    _check_result(_LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 _CAPSET, _CAPABILITY_VERSION = {"x86_64": 126, "aarch64": 91}, 0x20080522
@@ -270,12 +265,11 @@ def _drop_privileges() -> str:
     """
     if platform.machine() not in _CAPSET:
         raise OSError(errno.ENOSYS, f"no number of capset on {platform.machine()}")
-    libc = _libc()
-    _no_new_privileges(libc)
+    _no_new_privileges()
     kept = process_figure("CapEff", 16) & _KEPT_CAPABILITIES
     data = struct.pack("=6I", kept, kept, 0, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
-    _check_result(libc.syscall(_CAPSET[platform.machine()], header, data))
+    _check_result(_LIBC.syscall(_CAPSET[platform.machine()], header, data))
     return "those of files"
 
 
@@ -329,7 +323,6 @@ def _filter_calls() -> str:
     code = b"".join(struct.pack("=HBBI", *each) for each in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     pointer = struct.pack("@HP", len(program), ctypes.addressof(buffer))
-    libc = _libc()
-    _no_new_privileges(libc)
-    _check_result(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, pointer, 0, 0))
+    _no_new_privileges()
+    _check_result(_LIBC.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, pointer, 0, 0))
     return "no sockets (seccomp)"

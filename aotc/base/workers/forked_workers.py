@@ -145,12 +145,6 @@ class Zygotes:
         self._zygotes: dict[Hashable, Zygote] = {}
         self._process = os.getpid()
 
-    def fork(
-        self, folder: Path, working: Path, environment: Mapping[str, str], stderr: IO[bytes]
-    ) -> Forked:
-        """Fork a process for the job in a folder; arguments as for `Zygote.fork`."""
-        return self.begin(environment).fork(folder, working, stderr)
-
     def end(self) -> None:
         """End all zygotes and their forks."""
         for zygote in self.forget():

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, Self
@@ -204,7 +203,7 @@ def _start(
 ) -> AbstractContextManager[Ending]:
     """Start the process of a job with the job's folder."""
     if isinstance(worker, Zygotes):
-        return processes.running(partial(worker.fork, folder, working, environment, stderr))
+        return processes.running(lambda: worker.begin(environment).fork(folder, working, stderr))
     return processes.start(
         [*worker, str(folder)],
         cwd=working,

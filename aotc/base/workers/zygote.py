@@ -21,7 +21,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 REQUEST_BYTES = 2 * 4096 + 64
 """Two paths (PATH_MAX) and their separator."""
@@ -36,20 +36,6 @@ OURS = ("__main__", "aotc", "aotc_runtime")
 _DESCRIPTORS = 3
 _FAILED = 1
 """The exit status of Python after an exception."""
-
-
-class Request(NamedTuple):
-    """A request for one process.
-
-    `folder` is that of the job, and `working` the one to run in; `out`, `said` and `held` are
-    descriptors for its stdout, its stderr and its end.
-    """
-
-    folder: str
-    working: str
-    out: int
-    said: int
-    held: int
 
 
 class Server:
@@ -95,15 +81,15 @@ class Server:
         if not message:
             return False
         folder, working = os.fsdecode(message).split(BETWEEN)
-        request = Request(folder, working, *given)
+        out, said, held = given
         pid = os.fork()
         if pid == 0:
-            self._become(request)
+            self._become(folder, working, out, said, held)
         with suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)  # as the child does, whoever comes first
-        os.close(request.out)
-        os.close(request.said)
-        self._running[pid] = socket.socket(fileno=request.held)
+        os.close(out)
+        os.close(said)
+        self._running[pid] = socket.socket(fileno=held)
         self._selector.register(self._running[pid], selectors.EVENT_READ, pid)
         return True
 
@@ -115,8 +101,12 @@ class Server:
         words = ("-P", "-m", "aotc.base.workers.zygote", str(self._control.fileno()), self._module)
         os.execv(sys.executable, [sys.executable, *words])
 
-    def _become(self, request: Request) -> NoReturn:
-        """Become the process of a job, and end with it."""
+    def _become(self, folder: str, working: str, out: int, said: int, held: int) -> NoReturn:
+        """Become the process of a job, and end with it.
+
+        `folder` is that of the job, and `working` the one to run in; `out`, `said` and `held` are
+        descriptors for its stdout, its stderr and its end.
+        """
         status = _FAILED
         try:
             os.setpgid(0, 0)
@@ -127,13 +117,13 @@ class Server:
                 mine.close()
             os.close(self._woken)
             os.close(self._wakes)
-            _forward(request.said)
-            for given, number in ((request.out, 1), (request.said, 2)):
+            _forward(said)
+            for given, number in ((out, 1), (said, 2)):
                 os.dup2(given, number)
                 os.close(given)
-            os.close(request.held)
-            os.chdir(request.working)
-            sys.argv = [sys.argv[0], request.folder]
+            os.close(held)
+            os.chdir(working)
+            sys.argv = [sys.argv[0], folder]
             self._main()
             status = 0
         except SystemExit as ended:

@@ -6,6 +6,7 @@ from pathlib import Path
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import create_all_or_none
 from aotc.bundle.sign.signer import read_key_file
+from aotc.bundle.write.atomic_files import as_write_error
 from aotc.config.manifest_problem import to_toml
 from aotc_runtime.verification.policy_reader import parse_policy
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
@@ -51,12 +52,11 @@ def write_policy(
         raise refusal("AOTC-E010", str(path), found, cause=cause)
     text = policy_text(name, pems, threshold, holders)
     parse_policy(text, path.parent, str(path))
-    try:
-        create_all_or_none((path, text.encode(), 0o644))
-    except FileExistsError as error:
-        raise refusal("AOTC-E005", str(path), "") from error
-    except OSError as error:
-        raise refusal("AOTC-E003", str(path), error.strerror or str(error)) from error
+    with as_write_error(path):
+        try:
+            create_all_or_none((path, text.encode(), 0o644))
+        except FileExistsError as error:
+            raise refusal("AOTC-E005", str(path), "") from error
     return ids
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import lock_path
 from aotc.bundle.write import oci_descriptors
-from aotc.bundle.write.atomic_files import cannot_write
+from aotc.bundle.write.atomic_files import as_write_error
 from aotc.bundle.write.bundle_writer import Blob, add_attestation, form_of, reading_back, write
 from aotc.bundle.write.hashed_weights import sizes_of
 from aotc.bundle.write.oci_descriptors import layout_index
@@ -33,11 +33,9 @@ def with_attestations(
     """
     path = path.resolve()
     with ExitStack() as stack:
-        try:
+        with as_write_error(path):
             # Of two that sign at once, the second adds to what the first has written.
             stack.enter_context(lock_path(path))
-        except OSError as error:
-            raise cannot_write(path, error) from error
         source = open_streamed(path, on_progress)
         old, there, contents = read_whole(source, sizes_of(source))
         if old.entry.digest != root:

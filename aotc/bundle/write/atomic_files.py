@@ -20,7 +20,6 @@ from aotc.base.temporary_files import (
     temporary_folder,
 )
 from aotc_runtime.base.digest import chunks_of
-from aotc_runtime.base.errors import AotcError
 
 OLD = ".old"
 """Suffix of a replaced folder's temporary name, where names cannot be exchanged."""
@@ -65,7 +64,7 @@ def write_atomically(
     `check` is called with the written file before it replaces anything. Raises UsageError
     (AOTC-E003) if the path cannot be written.
     """
-    with _on_write_error(path):
+    with as_write_error(path):
         with _write_beside(path, chunks, check) as (temporary, size), delay_signals():
             before()
             temporary.replace(path)
@@ -84,13 +83,13 @@ def prepare_files(files: Mapping[Path, bytes]) -> Iterator[Before]:
         written: list[tuple[Path, Path]] = []
         for path, data in files.items():
             # Also for removing it, where that fails.
-            stack.enter_context(_on_write_error(path))
+            stack.enter_context(as_write_error(path))
             temporary, _ = stack.enter_context(_write_beside(path, [data]))
             written.append((temporary, path))
 
         def put_in_place() -> None:
             for temporary, path in written:
-                with _on_write_error(path):
+                with as_write_error(path):
                     temporary.replace(path)
                     sync(path.parent)
 
@@ -98,11 +97,12 @@ def prepare_files(files: Mapping[Path, bytes]) -> Iterator[Before]:
 
 
 @contextmanager
-def _on_write_error(path: Path) -> Iterator[None]:
+def as_write_error(path: Path) -> Iterator[None]:
+    """Raise UsageError (AOTC-E003) for an error of the system in the block."""
     try:
         yield
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise refusal("AOTC-E003", str(path), error.strerror or str(error)) from error
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def write_folder_atomically(
     `check` is called with the written folder before it replaces anything; returns the number of
     bytes. Raises UsageError (AOTC-E003) if the path cannot be written.
     """
-    with _on_write_error(path):
+    with as_write_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(path.parent, prefix_of(path)) as temporary:
             temporary.chmod(FOLDER_MODE)
@@ -234,11 +234,6 @@ def require_short_name(path: Path) -> None:
     needed = len(os.fsencode(prefix_of(path))) + MKSTEMP_BYTES + longest
     if needed > os.pathconf(path.parent if path.parent.is_dir() else "/", "PC_NAME_MAX"):
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-
-
-def cannot_write(path: Path, error: OSError) -> AotcError:
-    """Return AOTC-E003 for an error of the system."""
-    return refusal("AOTC-E003", str(path), error.strerror or str(error))
 
 
 AT_FDCWD = -100

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from aotc.base.errors import finding, raise_if
 from aotc.base.stages import Bundle, Chunk
 from aotc.bundle.write import atomic_files
-from aotc.bundle.write.oci_descriptors import descriptor, descriptor_of, layout_index
+from aotc.bundle.write.oci_descriptors import descriptor_of, layout_index
 from aotc.bundle.write.output_paths import BUNDLE, require_file_place, require_folder_place
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
@@ -140,7 +140,7 @@ def assemble_root(
     """Put existing documents under a new root index, with these images by target."""
     index = RootIndex(schemaVersion=2, mediaType=oci_layout.INDEX_TYPE, manifests=tuple(images))
     data = canonical_json.encode(index)
-    root = descriptor(data, oci_layout.INDEX_TYPE)
+    root = descriptor_of(Descriptor, data, oci_layout.INDEX_TYPE)
     return Assembled(root, {**blobs, root.digest: Blob(data, oci_layout.INDEX_TYPE)}, manifests)
 
 
@@ -283,7 +283,8 @@ def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -
     image = oci_referrers.referrer_of(envelope, oci_layout.ATTESTATION_TYPE, root)
     for data in (image, envelope, oci_layout.EMPTY_BLOB):
         blobs[sha256(data)] = Blob(data, oci_layout.ATTESTATION_TYPE)
-    return descriptor(image, oci_layout.MANIFEST_TYPE, artifactType=oci_layout.ATTESTATION_TYPE)
+    kind = oci_layout.ATTESTATION_TYPE
+    return descriptor_of(Descriptor, image, oci_layout.MANIFEST_TYPE, artifactType=kind)
 
 
 def form_of(path: Path) -> Form:

@@ -14,11 +14,6 @@ from aotc_runtime.schema.bundle_manifest import BundleManifest
 _NO_PART_OF_A_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def descriptor(data: bytes, media_type: str, **extra: Any) -> Descriptor:
-    """Return a reference to these bytes."""
-    return descriptor_of(Descriptor, data, media_type, **extra)
-
-
 def descriptor_of[D: Descriptor](kind: type[D], data: bytes, media_type: str, **extra: Any) -> D:
     """Return a reference whose type states what the bytes are."""
     return kind(mediaType=media_type, digest=sha256(data), size=len(data), **extra)

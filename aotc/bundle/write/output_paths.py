@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.base.errors import refusal
-from aotc.bundle.write.atomic_files import cannot_write, require_short_name
+from aotc.bundle.write.atomic_files import as_write_error, require_short_name
 from aotc_runtime.formats import oci_layout
 
 STANDARD_OUTPUT = Path("-")
@@ -56,12 +56,10 @@ def require_file_place(path: Path, replaceable: Kind) -> None:
     An empty file may be replaced. Raises UsageError (AOTC-E003, E004).
     """
     require_new_file(path)
-    try:
+    with as_write_error(path):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         found = _what_is_there(path, replaceable)
-    except OSError as error:
-        raise cannot_write(path, error) from error
     if found:
         expected = f"a new file, or {replaceable.name} to replace"
         raise refusal("AOTC-E004", str(path), found, expected=expected)
@@ -74,12 +72,10 @@ def require_new_file(path: Path) -> None:
     """
     if path == STANDARD_OUTPUT:
         raise refusal("AOTC-E003", str(path), "", cause="stdout-is-not-supported-as-output")
-    try:
+    with as_write_error(path):
         require_short_name(path)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
-    except OSError as error:
-        raise cannot_write(path, error) from error
 
 
 def require_folder_place(path: Path) -> None:
@@ -87,10 +83,8 @@ def require_folder_place(path: Path) -> None:
 
     Raises UsageError (AOTC-E003, E004).
     """
-    try:
+    with as_write_error(path):
         require_short_name(path)
-    except OSError as error:
-        raise cannot_write(path, error) from error
     is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
     if not is_new and not (path / oci_layout.LAYOUT_FILE).is_file():
         expected = "a new directory, or an OCI layout to replace"

@@ -66,9 +66,8 @@ def stop_build(build: str) -> None:
 
 def _answer(request: Request) -> Answer:
     try:
-        differences = changes(request.toolchain, _own_parts(request.platform))
-        if told := tuple(map(str, differences)):
-            return Answer(differences=told)
+        if differences := tuple(changes(request.toolchain, _own_parts(request.platform))):
+            return Answer(differences=differences)
         job = decode_job(request.job)
         backend = backend_for(request.platform)
         with _RUNNING.compiling(request.build, backend):

@@ -8,7 +8,7 @@ from aotc.base.errors import refusal
 from aotc.base.stages import Bundle
 from aotc.base.temporary_files import prefix_of, temporary_folder
 from aotc.bundle.write import oci_descriptors
-from aotc.bundle.write.atomic_files import cannot_write
+from aotc.bundle.write.atomic_files import as_write_error
 from aotc.bundle.write.bundle_writer import Blob, Form, reading_back, require_place, write
 from aotc.bundle.write.oci_descriptors import layout_index
 from aotc_runtime.base import canonical_json
@@ -121,12 +121,10 @@ def _store(path: Path, store: Store | None) -> Iterator[Store]:
     if store is not None:
         yield store
         return
-    try:
+    with as_write_error(path):
         parent = next(each for each in path.absolute().parents if each.is_dir())
         with temporary_folder(parent, prefix_of(path)) as folder:
             yield Store(folder)
-    except OSError as error:
-        raise cannot_write(path, error) from error
 
 
 def _there(path: Path) -> BlobSource | None:

@@ -66,13 +66,14 @@ class LocalStore:
     """A folder of at most `limit` bytes, for several threads and several builds at once.
 
     Every build ends with `trim`, which removes the least recently used entries beyond it.
+    `unwritable` is why an entry could not be written or removed; empty if all could.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
         self._lock = threading.Lock()
         self._damaged: list[str] = []
-        self._unwritable = ""
+        self.unwritable = ""
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes under a key; None if there are none.
@@ -105,7 +106,7 @@ class LocalStore:
     def notes(self) -> tuple[str, ...]:
         """Return notes for the user about damaged entries and a directory that is not writable."""
         with self._lock:
-            damaged, unwritable = len(self._damaged), self._unwritable
+            damaged, unwritable = len(self._damaged), self.unwritable
         found = []
         if damaged:
             found.append(f"damaged entries of the cache, made anew: {damaged}")
@@ -148,12 +149,6 @@ class LocalStore:
                 self._tidy()
         return removed
 
-    @property
-    def unwritable(self) -> str:
-        """Return why an entry could not be written or removed; empty if all could."""
-        with self._lock:
-            return self._unwritable
-
     def stop(self) -> None:
         """Do nothing: a local store has nothing to wait for."""
 
@@ -182,7 +177,7 @@ class LocalStore:
             yield
         except OSError as error:
             with self._lock:
-                self._unwritable = error.strerror or str(error)
+                self.unwritable = error.strerror or str(error)
 
     def _path(self, key: str) -> Path:
         digits = key.removeprefix("sha256:")

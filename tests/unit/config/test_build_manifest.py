@@ -12,11 +12,11 @@ from aotc.config.build_manifest import (
     InputLike,
     InputList,
     decode_build_manifest,
-    dimensions_of,
     encode_build_manifest,
-    profiles_of,
     read_build_manifest,
 )
+from aotc.config.input_specs import dimensions_of
+from aotc.config.manifest_specs import profiles_of
 from aotc.config.routing_policies import check_policies
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, Pad
 from aotc_runtime.schema.tensor_text import KEY_DTYPES

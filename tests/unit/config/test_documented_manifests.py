@@ -11,11 +11,10 @@ from aotc.config.build_manifest import (
     DimensionSpec,
     EntryPointSpec,
     FixtureSpec,
-    Overrides,
     WeightsSpec,
     read_build_manifest,
 )
-from aotc.config.manifest_specs import Gates, ManifestKeys, ToleranceSpec
+from aotc.config.manifest_specs import Gates, ManifestKeys, Overrides, ToleranceSpec
 from aotc.config.toml_validation import keys_of
 from tests.documented import blocks_of
 

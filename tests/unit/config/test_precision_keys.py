@@ -8,9 +8,9 @@ import pytest
 
 from aotc.base.errors import BuildManifestError, UsageError
 from aotc.config.build_manifest import BuildManifest, decode_build_manifest, encode_build_manifest
-from aotc.config.manifest_sections import program_sections
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TuningFile, precisions_of
+from aotc.pipeline.code_identity import program_sections
 from tests.refusals import error_of
 
 type Read = Callable[[str | bytes], BuildManifest]

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, Overrides, WeightsSpec
-from aotc.config.manifest_sections import APART, NAMED, program_sections
-from aotc.config.manifest_specs import ManifestKeys
+from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, WeightsSpec
+from aotc.config.manifest_specs import ManifestKeys, Overrides
 from aotc.config.precision_specs import PrecisionSpec
 from aotc.config.toml_validation import Section, keys_of
+from aotc.pipeline.code_identity import APART, NAMED, program_sections
 
 SECTIONS: dict[str, type[Section]] = {
     "weights": WeightsSpec,

@@ -60,7 +60,7 @@ def refusals(recorded: Recorded, jobs: ByTarget[CompileJob], jaxlib: str) -> lis
 
 
 def test_what_was_written_is_what_is_read(written: Path) -> None:
-    assert tuning_file.begins(written.read_bytes()[:512])
+    assert written.read_bytes().startswith(tuning_file.HEAD)
     recorded = tuning_file.read(written)
     assert tuning_file.choices(recorded, {"native": {KEY: job()}}, POSITIONS, "0.12.0", {}) == {
         "native": {KEY: TUNED}

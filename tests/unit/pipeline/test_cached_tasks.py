@@ -11,7 +11,6 @@ from aotc.pipeline.cached_tasks import (
     GONE,
     OFF,
     UNKNOWN,
-    Files,
     Kind,
     Task,
     Tasks,
@@ -170,7 +169,7 @@ def test_entry_with_path_is_unused(name: str, tasks: Tasks, folder: Path, tmp_pa
     assert tasks.store is not None
     tasks.store.put(sha256(DATA), DATA)
     files = {"good": sha256(DATA), name.format(root=tmp_path): sha256(DATA)}
-    tasks.keep(TASK.key, Files(files))
+    tasks.keep(TASK.key, files)
     assert not restore_files(TASK, folder, tasks)
     assert not [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
 
@@ -178,6 +177,6 @@ def test_entry_with_path_is_unused(name: str, tasks: Tasks, folder: Path, tmp_pa
 def test_where_one_file_is_gone_none_of_the_others_is_left(tasks: Tasks, folder: Path) -> None:
     assert tasks.store is not None
     tasks.store.put(sha256(DATA), DATA)
-    tasks.keep(TASK.key, Files({"x": sha256(DATA), "y": sha256(b"what is gone")}))
+    tasks.keep(TASK.key, {"x": sha256(DATA), "y": sha256(b"what is gone")})
     assert not restore_files(TASK, folder, tasks)
     assert not [*folder.iterdir()]

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from aotc.pipeline.build import Built, build
+from aotc.report.build_report import build_report
 from aotc.report.report_text import print_build
 from tests.conftest import manifest_of
 
@@ -59,7 +60,7 @@ def test_every_output_without_a_finite_value_is_named_with_its_profile(built: Bu
 
 
 def test_shared_closure_array_counts_once(built: Built, capsys: pytest.CaptureFixture[str]) -> None:
-    print_build(built, verbose=False)
+    print_build(build_report(built), built.isolation, verbose=False)
     shown = capsys.readouterr().out
     assert "lifted  1 closed-over array into weights: float32[32]" in shown
     assert "weights closure: 1 tensor, " in shown

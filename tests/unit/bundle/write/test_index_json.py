@@ -9,8 +9,9 @@ import pytest
 
 from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.write.oci_descriptors import descriptor, layout_index
+from aotc.bundle.write.oci_descriptors import descriptor_of, layout_index
 from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.oci_layout import Descriptor
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 
@@ -51,5 +52,5 @@ def test_a_version_becomes_a_name_that_tools_take(version: str, name: str) -> No
     (manifest,) = contents.manifests.values()
     fields = {field: getattr(manifest, field) for field in manifest.__struct_fields__}
     other = type(manifest)(**{**fields, "version": version})
-    index = layout_index(descriptor(b"", oci_layout.INDEX_TYPE), [], {"x": other})
+    index = layout_index(descriptor_of(Descriptor, b"", oci_layout.INDEX_TYPE), [], {"x": other})
     assert index.manifests[0].annotations == {oci_layout.NAME_ANNOTATION: name}
