@@ -322,7 +322,8 @@ def test_sizes_that_the_shapes_do_not_tell_are_served_by_no_profile(bundle: Load
     spec = msgspec.structs.replace(resident.spec, inputs=inputs, dimensions=("batch", "seq"))
     found = fallback_calls.FallbackCalls(
         msgspec.structs.replace(resident, spec=spec),
-        list(call._table.values()),
+        call._checked_calls()._exact,
+        call._table,
         call._checked_calls().execution,
         call.metrics,
     )

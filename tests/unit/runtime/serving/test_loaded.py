@@ -55,7 +55,7 @@ def test_shape_outside_profiles_names_them_and_the_policy(digits: LoadedBundle) 
     error = refused(digits, image(7))
     assert error.code == "AOTC-E611"
     (finding,) = error.findings
-    assert "batch=8; batch=1; batch=64" in finding.expected and "fail" in finding.expected
+    assert "batch=1; batch=8; batch=64" in finding.expected and "fail" in finding.expected
     assert finding.found == "batch=7 (image float32[7, 64])" and finding.where == "predict"
     for call in (digits["predict"].on_device, called_async(digits["predict"])):
         assert error_of(ShapeError, call, image(7)).code == "AOTC-E611"
