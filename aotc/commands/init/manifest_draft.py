@@ -520,8 +520,10 @@ def _lines(draft: Draft) -> Iterator[str]:
         yield f"static = {to_toml(dict(draft.static))}"
     for parameter, value in draft.inputs.items():
         dtype = draft.narrowed.get(parameter)
-        remark = f"  # {dtype} in the file: pass 32 bits, or set enable_x64 = true" if dtype else ""
-        yield f"inputs.{toml_key(parameter)} = {to_toml(value)}{remark}"
+        if dtype:
+            yield f"# {dtype} in the file: pass 32 bits, or set enable_x64 = true at the top of this"
+            yield f'# manifest, and dtype = "{dtype}"'
+        yield f"inputs.{toml_key(parameter)} = {to_toml(value)}"
     if draft.donate:
         yield f"donate = {to_toml(list(draft.donate))}  # calls return their new values"
     yield "tolerance = { rtol = 1e-5, atol = 1e-5 }  # against plain JAX"

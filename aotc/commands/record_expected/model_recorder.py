@@ -13,7 +13,7 @@ import re
 import sys
 import zipfile
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -111,9 +111,9 @@ def _torch(path: str) -> tuple[str, Run]:
     _register_named_tuples(path, pytree)
     program = torch.export.load(path)
     signature = program.graph_signature
-    if changed := {**signature.buffers_to_mutate, **signature.user_inputs_to_mutate}:
-        raise Refused(f"a call changes {', '.join(sorted(changed.values()))}")
+    _refuse_changes({**signature.buffers_to_mutate, **signature.user_inputs_to_mutate}.values())
     module = program.module()
+    versions = {name: buffer._version for name, buffer in module.named_buffers()}
     values = {
         node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
     }
@@ -136,6 +136,8 @@ def _torch(path: str) -> tuple[str, Run]:
         args, kwargs = pytree.tree_unflatten(flat, program.call_spec.in_spec)
         with torch.no_grad():
             returned = module(*args, **kwargs)
+        buffers = module.named_buffers()
+        _refuse_changes([name for name, each in buffers if each._version != versions[name]])
         leaves, _ = pytree.tree_flatten_with_path(returned)
         return {
             "/".join(map(_step, where)) or "result": _array(each)
@@ -144,6 +146,11 @@ def _torch(path: str) -> tuple[str, Run]:
         }
 
     return f"torch {torch.__version__}", run
+
+
+def _refuse_changes(names: Iterable[str]) -> None:
+    if listed := ", ".join(sorted(names)):
+        raise Refused(f"each call changes {listed}; was it exported without `model.eval()`?")
 
 
 def _input_paths(program: Any, pytree: Any, count: int) -> list[str]:

@@ -1,5 +1,6 @@
 """Whole models that `torch_models.py` exported, against what torch returned eagerly."""
 
+import subprocess
 from pathlib import Path
 
 import jax
@@ -10,9 +11,11 @@ import pytest
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.commands.record_expected.recording_process import record
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
+from aotc_runtime.base.errors import AotcError
 from tests.conftest import manifest_of
 from tests.frontends.pytorch.recorded import FOLDER, apart, named
 from tests.frontends.pytorch.steps import follow
+from tests.refusals import error_of
 
 pytestmark = [
     pytest.mark.torch,
@@ -96,3 +99,25 @@ def test_a_recorded_reference_is_what_the_model_gave_before_it_was_exported() ->
     assert recorded.arrays.keys() == {*expected.files}
     for name, array in recorded.arrays.items():
         np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not PYTHON.exists(), reason="run make test-torch")
+def test_a_model_that_changes_in_calls_is_not_recorded(tmp_path: Path) -> None:
+    program = f"""
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+torch.export.save(torch.export.export(model, (torch.ones(2, 3),)), {str(tmp_path / "n.pt2")!r})
+"""
+    subprocess.run([PYTHON, "-c", program], check=True)
+    np.savez(tmp_path / "in.npz", input=np.ones((2, 3), np.float32))
+    (tmp_path / "net.toml").write_text(
+        manifest_of("""
+name = "net"
+[entry_points.net]
+source = "n.pt2"
+inputs.input = { shape = [2, 3] }
+fixtures.file = "in.npz"
+""")
+    )
+    refused = error_of(AotcError, record, tmp_path / "net.toml", None, PYTHON)
+    assert refused.code == "AOTC-E844" and "model.eval()" in refused.findings[0].found
