@@ -521,8 +521,7 @@ def _lines(draft: Draft) -> Iterator[str]:
     for parameter, value in draft.inputs.items():
         dtype = draft.narrowed.get(parameter)
         if dtype:
-            yield f"# {dtype} in the file: pass 32 bits, or set enable_x64 = true at the top of this"
-            yield f'# manifest, and dtype = "{dtype}"'
+            yield f"# {dtype} in the file: pass 32 bits; or enable_x64 = true on top, {dtype} here"
         yield f"inputs.{toml_key(parameter)} = {to_toml(value)}"
     if draft.donate:
         yield f"donate = {to_toml(list(draft.donate))}  # calls return their new values"
