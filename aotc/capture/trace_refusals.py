@@ -261,7 +261,8 @@ def check_dtype(dtype: Any, path: str, where: str) -> Iterator[Finding]:
             f"{where} {path}".rstrip(),
             str(dtype),
             expected="one of: " + ", ".join(sorted(SHIPPABLE_DTYPES)),
-            hint="pass `jax.random.key_data(key)`, and wrap it with `jax.random.wrap_key_data`"
+            hint="leave keys out of weights, as `nnx.split(model, nnx.Param, ...)` does, or pass "
+            "`jax.random.key_data(key)`, and wrap it with `jax.random.wrap_key_data`"
             if extended
             else "convert to one of these dtypes inside the function",
         )
