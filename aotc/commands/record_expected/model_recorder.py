@@ -150,7 +150,7 @@ def _torch(path: str) -> tuple[str, Run]:
 
 def _refuse_changes(names: Iterable[str]) -> None:
     if listed := ", ".join(sorted(names)):
-        raise Refused(f"each call changes {listed}; was it exported without `model.eval()`?")
+        raise Refused(f"state that calls change: {listed}; `model.eval()` ends that of training")
 
 
 def _input_paths(program: Any, pytree: Any, count: int) -> list[str]:
