@@ -12,7 +12,7 @@ from aotc.base.errors import finding
 from aotc.capture.model_files.frontend_protocol import NARROWER, Array, ModelFile, ModelInput
 from aotc.capture.model_files.model_archive import Archive, Damaged
 from aotc.frontends.pytorch import torch_states
-from aotc.frontends.pytorch.torch_dtypes import SCALAR_TYPES
+from aotc.frontends.pytorch.torch_dtypes import SCALAR_TYPES, canonical
 from aotc.frontends.pytorch.torch_plan import Plan, Ref, refs, used_by
 from aotc.frontends.pytorch.torch_schema import InputSpec, Signature, TensorMeta
 from aotc.frontends.pytorch.torch_symbols import symbol_of
@@ -41,7 +41,10 @@ class Bound:
             return weights[self.weight]
         if self.number is not None:
             return given[self.number]
-        return None if self.constant is None else jnp.asarray(self.constant)
+        if self.constant is None:
+            return None
+        # Of one array, jax keeps the dtype that it had when 64-bit types were off.
+        return jnp.asarray(self.constant.astype(canonical(self.constant.dtype)))
 
 
 @dataclass(slots=True)
