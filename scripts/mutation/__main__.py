@@ -40,10 +40,11 @@ PRELOADED = (
 """Libraries that most tests import: the processes of tests are forked with them."""
 
 SO_FAR, SECONDS_FIRST, SECONDS_LAST = "survived the nearest tests", 20, 300
-"""Of tests, nearest first: what survives few mostly survives all, which may take an hour."""
+"""Verdict of the first pass, and seconds of its tests and of the last, nearest first. All may
+take an hour, and a mutant that survives few tests mostly survives all."""
 
 SECONDS_OF_IMPORT = 0.5
-"""Of a file of tests, about."""
+"""About what importing a file of tests takes."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -47,7 +47,7 @@ class Only:
         self.seconds, self.failed = seconds, failed
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Those of the list, and rows of its functions that nobody has recorded."""
+        """Keep tests of the list, and rows of its functions that nobody has recorded."""
         places = [(self._place(item.nodeid), item) for item in items]
         chosen = [(place, item) for place, item in places if place >= 0]
         items[:] = [item for _, item in sorted(chosen, key=lambda each: each[0])]

@@ -56,7 +56,7 @@ class Naming:
         return Executable(code, sha256(code), (), (), (), memory, cost, {}, 0.5)
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """Do nothing, since nothing runs."""
 
 
 def trusted(*signers: LocalSigner) -> dict[str, PublicKey]:
@@ -251,7 +251,7 @@ def test_error_of_a_library_is_told_in_one_short_note() -> None:
             raise LibraryError("x" * 10**6)
 
         def close(self) -> None:
-            """Nothing runs."""
+            """Do nothing, since nothing runs."""
 
     store = RemoteStore(Failing(), "place", SEALS, LIMIT)
     assert store.get(KEY) is None

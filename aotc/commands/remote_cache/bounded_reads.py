@@ -14,7 +14,7 @@ CONNECT_SECONDS = 2.0
 """For each address of a host: if the first is dead, there is time for the next one."""
 
 SENT_BYTES_UNSEEN = 4 * 2**20
-"""So much of what was sent may still lie in the buffers of sockets."""
+"""Bytes of what was sent that may still lie in the buffers of sockets."""
 
 SENT_BYTES_PER_SECOND = 256 * 2**10
 
@@ -25,13 +25,18 @@ CHUNK_BYTES = 256 * 2**10
 """Read at a time."""
 
 type Limit = int | Callable[[bytes], int]
-"""How many bytes to read at most. A number: more bytes than that are an error. A function: it says
-the number, given the first bytes; reading stops there.
+"""Most bytes to read: a number, beyond which more are an error, or a function of the first bytes
+that returns where reading stops.
 """
 
 
 class OutageError(Exception):
     """A remote cache cannot be used now. The text is for people."""
+
+
+def unseen_seconds(size: int = SENT_BYTES_UNSEEN) -> float:
+    """Return how long the unseen part of `size` bytes that were sent may take to arrive."""
+    return min(size, SENT_BYTES_UNSEEN) / SENT_BYTES_PER_SECOND
 
 
 def read_all(read: Callable[[int], bytes], limit: Limit) -> bytes:

@@ -5,11 +5,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from aotc.commands.remote_cache.bounded_reads import (
     CONNECT_SECONDS,
     SECONDS,
-    SENT_BYTES_PER_SECOND,
-    SENT_BYTES_UNSEEN,
     Limit,
     OutageError,
     read_entry,
+    unseen_seconds,
 )
 from aotc_serve.http_client import NO_PROGRESS, Body, HttpClient, basic_auth
 
@@ -34,7 +33,7 @@ class HttpBlobs:
     def write(self, name: str, data: bytes) -> None:
         """Put bytes under a name, replacing what was there."""
         headers = {"Content-Type": "application/octet-stream", **self._headers}
-        unseen = min(len(data), SENT_BYTES_UNSEEN) / SENT_BYTES_PER_SECOND
+        unseen = unseen_seconds(len(data))
         seconds = self._http.stall_seconds + unseen
         url, body = self._url(name), Body(data)
         with self._http.request("PUT", url, headers, body, NO_PROGRESS, seconds) as response:

@@ -11,11 +11,10 @@ from msgspec import Struct
 from aotc.commands.remote_cache.bounded_reads import (
     CONNECT_SECONDS,
     SECONDS,
-    SENT_BYTES_PER_SECOND,
-    SENT_BYTES_UNSEEN,
     Limit,
     OutageError,
     read_entry,
+    unseen_seconds,
 )
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import is_digest, sha256
@@ -58,7 +57,7 @@ class OciBlobs:
     def __init__(self, url: str, seconds: float = SECONDS) -> None:
         parts = urlsplit(url)
         place = Reference(parts.netloc.rpartition("@")[2], parts.path.strip("/"))
-        seconds += SENT_BYTES_UNSEEN / SENT_BYTES_PER_SECOND  # of reads too: one client does both
+        seconds += unseen_seconds()  # of reads too: one client does both
         http = HttpClient(stall_seconds=seconds, connect_seconds=CONNECT_SECONDS)
         self._repository = Repository(place, http, lambda: _credentials(parts, place), ONCE)
         self._repository.commit_seconds = seconds

@@ -25,7 +25,7 @@ TEXT_MAX = 300
 """Characters of an error's message."""
 
 NOBODY = (ConnectionError, TimeoutError, ssl.SSLError)
-"""What it means that there is no connection, or no more: to ask again would only take longer."""
+"""Errors of a place without a connection: to ask again would only take longer."""
 
 
 class Blobs(Protocol):

@@ -304,7 +304,7 @@ class Failing:
         self.read(name, 0)
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing, since nothing runs."""
 
 
 @pytest.mark.parametrize(
